@@ -347,17 +347,30 @@ def test_it_keeps_to_its_length_is_strict_utf8_and_always_the_same(
     assert digest(entries, max_tokens=most, counter=COUNTER) == text
 
 
+def test_a_digest_of_a_digest_counts_the_files_that_the_earlier_one_had_no_room_for() -> None:
+    earlier = "Files, by the last thing done to each:\n- read: m.py, k.py\n- and 140 before these"
+    told = U(summary_message(earlier, None, made="digest"))
+    entry = Entry(seq=0, message=told, original=told, tokens=0, kind="summary")
+    covered = [entry, *context_of(called("read_file", "x", path="n.py")).said]
+    text = digest(covered, max_tokens=1_000, counter=COUNTER)
+    assert section(text, "Files, by the last thing done to each").splitlines()[1:] == [
+        "- read: n.py, m.py, k.py",
+        "- and 140 before these",
+    ]
+
+
 @given(histories, st.integers(100, 900))
 def test_it_keeps_to_its_length_by_any_counter(messages: list[Message], most: int) -> None:
     assert len(digest(list(context_of(messages).said), max_tokens=most, counter=len)) <= most
 
 
-@pytest.mark.parametrize("most", [20, 40, 100, 8_000])
-def test_something_is_said_in_any_budget(most: int) -> None:
+@pytest.mark.parametrize(("most", "said"), [(20, ""), (40, PROSE), (100, PROSE), (8_000, PROSE)])
+def test_what_was_asked_is_said_in_any_budget(most: int, said: str) -> None:
     text = record(
         [U("Translate the manual into Finnish. " + PROSE), *called("read", PROSE * 40, p="m")], most=most
     )
-    assert "Translate" in text or "sheep" in text
+    asked = f"- Translate the manual into Finnish. {said}".strip()
+    assert section(text, "What users said").splitlines()[1:] == [asked]
     assert COUNTER(text) <= most
 
 

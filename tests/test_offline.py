@@ -16,7 +16,7 @@ from agentloop.context import parse, render
 from agentloop.errors import ContextTooLongError, ModelRefusedError
 from agentloop.messages import Message, ToolCall
 from agentloop.models import Answer, ModelPart, ModelRequest, TextPart
-from agentloop.prompts import SUMMARY_FOCUS
+from agentloop.prompts import SUMMARY_FOCUS, SUMMARY_RECORD
 from agentloop.providers.offline import OfflineModel
 from agentloop.run import Agent
 from agentloop.runner import Runner
@@ -199,6 +199,19 @@ async def test_every_file_is_named_where_no_window_holds_all_notes(tmp_path: Pat
     assert [line.partition(": ")[0] for line in outcome.output.splitlines()] == names
 
 
+@pytest.mark.deep
+async def test_every_file_is_counted_where_no_window_holds_all_names(tmp_path: Path) -> None:
+    names = small_files(tmp_path / "many", 240)
+    outcome = await run(tmp_path / "many", "4k", Compaction(), max_steps=800)
+    assert outcome.reads == Counter(names)
+    place, *lines = outcome.output.splitlines()
+    told = re.match(r"The first (\d+) files of \*\*/\*\.py are read, up to (module_\d+\.py);", place)
+    assert told
+    assert told[2] == names[int(told[1]) - 1]
+    named = [line.partition(": ")[0] for line in lines]
+    assert set(names[int(told[1]) :]) <= set(named) < set(names)
+
+
 async def test_at_a_limit_the_answer_is_what_is_known_so_far(tmp_path: Path) -> None:
     names = small_files(tmp_path / "many", 44)
     outcome = await run(tmp_path / "many", "4k", Compaction(), max_steps=9, status="limit")
@@ -338,6 +351,12 @@ async def test_notes_that_stand_in_a_digest_are_known() -> None:
     [
         ("Done, places in the lists:\n- **/*.py: 187 files, up to m.py", 187),
         ("Files, by the last thing done to each:\n- read: m.py, k.py\n- and 140 before these", 142),
+        ("Done, files read:\n- and 140 before these\n- k.py: …\n- m.py: …", 142),
+        (
+            f"It went well.\n\n{SUMMARY_RECORD}\nFiles, by the last thing done to each:\n- read: m.py, k.py\n"
+            "- and 140 before these",
+            142,
+        ),
     ],
 )
 async def test_a_list_goes_on_at_its_place_in_a_record(record: str, count: int) -> None:
@@ -610,6 +629,18 @@ async def test_a_record_keeps_to_its_length() -> None:
     tiny = await record(f"Assistant: {notes}", most_tokens=100)
     assert "- module_59.py: " in tiny
     assert len(tiny) < 500
+
+
+async def test_a_record_without_room_for_all_names_says_how_many_went() -> None:
+    notes = "\n".join(f"- module_{number:03}.py: Does job {number}." for number in range(200))
+    text = f"Assistant: {notes}"
+    for most in (300, 200, 400):
+        text = await record(text, most_tokens=most)
+        title, unnamed, *named = text.splitlines()
+        assert title == "Done, files read:"
+        assert unnamed == f"- and {200 - len(named)} before these"
+        assert named[-1] == "- module_199.py: Does job 199."
+        text = f"Earlier record: {text}"
 
 
 async def test_a_record_asked_for_again_is_shorter() -> None:

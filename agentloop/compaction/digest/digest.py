@@ -238,7 +238,7 @@ def _sections(
     return {
         "asked": _spoken(ASKED, users, max_tokens),
         "decided": _spoken(DECIDED, others, max_tokens),
-        "files": _files(last_done(calls, earlier.files)),
+        "files": _files(last_done(calls, earlier.files), earlier.more_files),
         "failed": _lines(FAILED, list(failure_lines(calls, earlier.failed))),
         "done": Section(
             title=DONE,
@@ -270,13 +270,13 @@ def _lines(title: str, lines: list[str]) -> Section[str]:
     return Section(title=title, wanted=lines, text_of=str, written=list)
 
 
-def _files(done: dict[str, str]) -> Section[tuple[str, str]]:
+def _files(done: dict[str, str], more: int) -> Section[tuple[str, str]]:
     newest = list(reversed(done.items()))
     return Section(
         title=FILES,
         wanted=sorted(newest, key=lambda pair: not changes_file(pair[1])),
         text_of=lambda pair: pair[0],
-        written=lambda kept: lines_by_action(kept, more=len(newest) - len(kept)),
+        written=lambda kept: lines_by_action(kept, more=len(newest) - len(kept) + more),
     )
 
 

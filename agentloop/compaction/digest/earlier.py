@@ -1,10 +1,20 @@
 """An earlier record taken apart, where no log is behind it: a digest merges it with what is new."""
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from agentloop.compaction.digest.index import LABELS
-from agentloop.compaction.digest.language import ASKED, DECIDED, DONE, FAILED, FILES, NAMED, PROSE
+from agentloop.compaction.digest.language import (
+    ASKED,
+    DECIDED,
+    DONE,
+    FAILED,
+    FILES,
+    MORE_FILES,
+    NAMED,
+    PROSE,
+)
 from agentloop.compaction.digest.sentences import HEAD_SHARE, sentences
 from agentloop.context import TokenCounter, prose_of
 from agentloop.events import Made
@@ -27,6 +37,7 @@ _INDEX = tuple(f"{label}: " for label in LABELS.values())
 _ITEM = ("- ", "  ")
 _QUOTE = "> "
 _NUMBERS = f"{LABELS['number']}: "
+_MORE_FILES = re.compile(MORE_FILES.format(more="([0-9]{1,9})"))
 _LEFT_OUT = "…"
 """A line that stands for lines of prose left out."""
 
@@ -39,14 +50,15 @@ class Earlier:
     """What an earlier record says: its sections, oldest first, and as `prose` what a model wrote.
 
     `asked` and `decided` hold what was said, one text a message; `files` each path with the last thing done
-    to it; `failed` and `done` lines without their dash; `named` the entries of the index, `counted` those
-    of its numbers that have no name.
+    to it, `more_files` how many others had no room; `failed` and `done` lines without their dash; `named` the
+    entries of the index, `counted` those of its numbers that have no name.
     """
 
     prose: str = ""
     asked: tuple[str, ...] = ()
     decided: tuple[str, ...] = ()
     files: tuple[tuple[str, str], ...] = ()
+    more_files: int = 0
     failed: tuple[str, ...] = ()
     done: tuple[str, ...] = ()
     named: tuple[str, ...] = ()
@@ -101,6 +113,7 @@ def parse_records(records: Iterable[tuple[Made, str]]) -> Earlier:
         asked=tuple(_items(found[ASKED])),
         decided=tuple(_items(found[DECIDED])),
         files=tuple(_files(_items(found[FILES]))),
+        more_files=sum(int(more[1]) for more in map(_MORE_FILES.fullmatch, found[FILES]) if more),
         failed=tuple(reversed(list(_items(found[FAILED])))),
         done=tuple(_items(found[DONE])),
         named=tuple(_named(line for line in found[NAMED] if not line.startswith(_NUMBERS))),

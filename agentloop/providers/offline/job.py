@@ -15,6 +15,7 @@ from agentloop.compaction.digest import MORE_FILES, parse_records
 from agentloop.context import TokenCounter
 from agentloop.messages import Message
 from agentloop.providers.offline.view import (
+    ANY_FILE,
     LEFT_OUT,
     PLACES,
     READ,
@@ -45,11 +46,14 @@ class Place:
 class Job:
     """The note of each file that was read, and the place in the list of each pattern.
 
-    Where not even the name of a file has room, the place says that it need not be read again.
+    Where not even the name of a file has room, the place says that it need not be read again; `more` is how
+    many such files there are, all of them read before those with a note. It is what is left where no list is
+    in sight, and gives the place in one that is made again.
     """
 
     notes: Mapping[str, str] = field(default_factory=dict)
     places: Mapping[str, Place] = field(default_factory=dict)
+    more: int = 0
 
     def text(self, *, most_tokens: int, counter: TokenCounter, again: bool = False) -> str:
         """The job as sections of a record.
@@ -78,24 +82,29 @@ class Job:
             pattern: f"{place.count} files, up to {_shown(place.last)}"
             for pattern, place in self.places.items()
         }
-        parts = ((PLACES, note_lines(places)), (READ, note_lines(notes)))
+        more = self.more + len(self.notes) - len(notes)
+        read = [*([MORE_FILES.format(more=more)] if more else []), *note_lines(notes)]
+        parts = ((PLACES, note_lines(places)), (READ, read))
         return "\n\n".join("\n".join((title, *lines)) for title, lines in parts if lines)
 
 
 def job_in(records: Iterable[str], messages: Sequence[Message], task: FileTask | None) -> Job:
     """How far the job is by records, and by what was said since.
 
-    A place goes on in its list as long as the next file is read.
+    A place goes on in its list as long as the next file is read. Records may tell of the same files.
     """
     lists = lists_in(messages)
     notes: dict[str, str] = {}
     places: dict[str, Place] = {}
+    read_before = 0
     for record in records:
         found = dict(_notes_in_record(record, task))
         notes |= {path: what for path, what in found.items() if what != GONE or path not in notes}
-        patterns = (*lists, *(task.patterns if task else ()))
+        read_before = max(read_before, _more_in(record) + len(found))
+        patterns = (*lists, *(task.patterns if task and task != ANY_FILE else ()))
         for pattern, place in _places_in_record(record, patterns).items():
             places[pattern] = max(place, places.get(pattern, place), key=lambda each: each.count)
+    more = max(0, read_before - len(notes))
     for message in messages:
         if message.role == "assistant":
             notes |= notes_in(message.text)
@@ -104,26 +113,37 @@ def job_in(records: Iterable[str], messages: Sequence[Message], task: FileTask |
         if is_in_order(paths):
             read = list(takewhile(notes.__contains__, (path for path in paths if path > place.last)))
             places |= {pattern: Place(place.count + len(read), read[-1]) if read else place}
-    return Job(notes=notes, places={pattern: place for pattern, place in places.items() if place.count})
+    places = {pattern: place for pattern, place in places.items() if place.count}
+    return Job(notes=notes, places=places, more=more)
 
 
 def _notes_in_record(record: str, task: FileTask | None) -> Iterator[tuple[str, str]]:
     """The files that a digest says are read, and the notes in what it or the stand-in wrote."""
     yield from ((path, GONE) for path in _named(record, task))
     yield from notes_in(with_dashes("\n".join(parse_records([("digest", record)]).decided))).items()
-    for title, body in sections(record):
-        if title in (READ, LEFT_OUT, ""):
-            yield from notes_in(body).items()
+    yield from _notes_of_job(record).items()
+
+
+def _notes_of_job(record: str) -> dict[str, str]:
+    told = (body for title, body in sections(record) if title in (READ, LEFT_OUT, ""))
+    return {path: what for body in told for path, what in notes_in(body).items()}
+
+
+def _more_in(record: str) -> int:
+    """How many files a record says are read before those that it names."""
+    return sum(map(int, _MORE.findall(record)))
 
 
 def _places_in_record(record: str, patterns: Iterable[str]) -> dict[str, Place]:
     """The places that the stand-in wrote.
 
-    By a digest that names not all files they are at the newest, since files are read in order.
+    By a record that names not all files they are at the newest, since files are read in order.
     """
-    more = sum(map(int, _MORE.findall(record)))
-    named = {pattern: _named(record, FileTask(patterns=(pattern,))) for pattern in patterns if more}
-    places = {pattern: Place(more + len(paths), paths[-1]) for pattern, paths in named.items() if paths}
+    more, places = _more_in(record), {}
+    for task in (FileTask(patterns=(pattern,)) for pattern in patterns if more):
+        own = [path for path in _notes_of_job(record) if task.takes_in(path)]
+        if paths := list(dict.fromkeys((*_named(record, task), *own))):
+            places[task.patterns[0]] = Place(more + len(paths), paths[-1])
     for title, body in sections(record):
         told = notes_in(body) if title == PLACES else {}
         found = {pattern: _PLACE.fullmatch(what) for pattern, what in told.items()}

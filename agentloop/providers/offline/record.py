@@ -5,11 +5,12 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from agentloop.compaction.digest import FILES, NAMED, digest, parse_records
-from agentloop.context import Entry, TokenCounter, parse
+from agentloop.context import Entry, TokenCounter, parse, prose_of
 from agentloop.messages import Message, ToolCall
 from agentloop.prompts import SUMMARY_FOCUS, summary_message
 from agentloop.providers.offline.job import Job, is_note, job_in, notes_in, with_dashes
 from agentloop.providers.offline.view import (
+    ANY_FILE,
     FOCUS,
     LEFT_OUT,
     OWN,
@@ -87,7 +88,7 @@ def facts_in(*texts: str) -> list[str]:
 
 
 def _read(view: View) -> _Question:
-    instruction, records = view.asked, list(view.records)
+    instruction, records = view.asked, [prose_of(record)[0] for record in view.records]
     said = [message for message in view.before if message.role != "system"] or [Message.user(view.asked)]
     if found := _CONVERSATION.match(view.asked):
         instruction, (records, said) = found[3], parse(found[2], found[1])
@@ -138,7 +139,7 @@ def _job_of(record: str, messages: Sequence[Message]) -> tuple[Job, list[Message
     is_own = own_calls or any(map(file_task, asked)) or any(title in record for title in (PLACES, READ))
     if asked and not is_own:
         return Job(), list(messages)
-    task = file_task(asked[-1]) if asked else FileTask(patterns=("*",))
+    task = file_task(asked[-1]) if asked else ANY_FILE
     job = job_in([record], messages, task)
     return job, list(_messages_beside(messages, task, job.notes))
 
@@ -178,6 +179,6 @@ def _other_sections(record: str, job: Job) -> Iterator[str]:
 def _is_told(line: str, title: str, job: Job) -> bool:
     """Whether the job says it: a note, with or without its dash, or the files that a digest says are read."""
     if title == FILES:
-        files = parse_records([("digest", f"{title}\n{line}")]).files
-        return any(path in job.notes for path, _ in files)
+        told = parse_records([("digest", f"{title}\n{line}")])
+        return any(path in job.notes for path, _ in told.files) or bool(told.more_files and job.notes)
     return any(path in job.notes for path in notes_in(with_dashes(line.removeprefix("  "))))

@@ -4,8 +4,9 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
+from itertools import chain
 from typing import Any
 
 from agentloop.compaction.digest import is_digest, parse_records
@@ -121,8 +122,11 @@ class View:
 
     @property
     def own_records(self) -> list[str]:
-        """The records that a digest or the stand-in wrote: no other says what was asked or read."""
-        return list(filter(is_ours, self.records))
+        """The records that a digest or the stand-in wrote: no other says what was asked or read.
+
+        One that was computed stands also below what a model wrote.
+        """
+        return list(filter(is_ours, chain.from_iterable(map(prose_of, self.records))))
 
     @property
     def tool_names(self) -> frozenset[str]:
@@ -144,17 +148,19 @@ class View:
 def view_of(request: ModelRequest) -> View:
     """The request, read."""
     messages = [Message.from_openai(message) for message in request.messages]
-    records = tuple(prose_of(record_in(message)[1])[0] for message in messages if is_record(message))
+    records = tuple(record_in(message)[1] for message in messages if is_record(message))
     said = [message for message in messages if not is_record(message)]
     at = _asked_at(said)
-    return View(
-        asked=said[at].text if at is not None else _last_asked(records),
+    view = View(
+        asked=said[at].text if at is not None else "",
         before=tuple(said[: at or 0]),
         since=tuple(said[at + 1 :] if at is not None else said),
         records=records,
         tools=request.tools,
         fingerprint=hashlib.sha256(json.dumps(request.messages, default=str).encode()).hexdigest()[:10],
     )
+    asked_before = [line for record in view.own_records for line in questions_in(record)]
+    return view if at is not None or not asked_before else replace(view, asked=asked_before[-1])
 
 
 def calls_made(messages: Iterable[Message]) -> Iterator[CallMade]:
@@ -171,11 +177,6 @@ def _asked_at(said: Sequence[Message]) -> int | None:
     if len(users) > 1 and _GO_ON.fullmatch(said[users[-1]].text):
         return users[-2]
     return users[-1] if users else None
-
-
-def _last_asked(records: Sequence[str]) -> str:
-    asked = [line for record in filter(is_ours, records) for line in questions_in(record)]
-    return asked[-1] if asked else ""
 
 
 def is_record(message: Message) -> bool:
@@ -213,6 +214,10 @@ class FileTask:
         """Whether a file is meant, by its name."""
         name = path.rpartition("/")[2]
         return path in self.paths or any(fnmatch(name, each.rpartition("/")[2]) for each in self.patterns)
+
+
+ANY_FILE = FileTask(patterns=("*",))
+"""What is taken for the task where nobody in sight asks for anything."""
 
 
 def file_task(text: str) -> FileTask | None:
