@@ -129,15 +129,14 @@ def test_no_repr_shows_the_key(kind: type[OpenAIChat]) -> None:
     assert "http://127.0.0.1:1/v1" in repr(model)
 
 
-@pytest.mark.parametrize(
-    "url", ["ftp://me:{}@host/v1", "http://me:{}@ho st/v1", "http://me:{}@host:999999/v1"]
-)
+@pytest.mark.parametrize("url", ["ftp://{}host/v1", "http://{}ho st/v1", "http://{}host:999999/v1"])
 def test_an_address_that_is_none_is_named_without_its_password(url: str) -> None:
+    full, shown = url.format(f"me:{PASSWORD}@"), url.format("")
     with pytest.raises(UsageError) as caught:
-        OpenAIChat("m", base_url=url.format(PASSWORD), api_key=KEY)
+        OpenAIChat("m", base_url=full, api_key=KEY)
     assert_keyless(told(caught.value))
-    assert "host" in str(caught.value) or "ho st" in str(caught.value)
-    assert PASSWORD not in place_of(url.format(PASSWORD))
+    assert str(caught.value) == f"bad base URL {shown!r}: write one such as http://localhost:8080/v1"
+    assert place_of(full) == shown
 
 
 @pytest.mark.parametrize("ending", ["/b", "#b", "?b", "/b@c", "?b#c@d"])
