@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
+from agentloop.errors import StoreError
 from agentloop.events import EventFilter, MessageRecord, Record
 from agentloop.messages import Message, Usage
 
@@ -416,8 +417,9 @@ class CompactionResult:
     `error` says what went wrong, also where a compaction was done by other means than the strategy asked for.
     `usage` and `cost` (US dollars) are what its requests took, also where it failed, and `unreported` is what
     those took whose answers reported nothing, by our own count. `seq` is the position of its record where
-    it was done, and what `undo` takes back. `unsaved` says why its transcript could not be saved, and
-    `callback_failures` which callbacks failed in one by hand; those of a run are the run's.
+    it was done, and what `undo` takes back. `unsaved` says why its transcript could not be saved,
+    `store_fault` is the error of a store that did not take it, and `callback_failures` says which callbacks
+    failed in one by hand; those of a run are the run's.
 
     Example:
         >>> from agentloop.compaction import compact_messages
@@ -457,6 +459,7 @@ class CompactionResult:
     shortened: tuple[int, ...] = field(default=(), repr=False)
     window: int = 0
     unsaved: str | None = None
+    store_fault: StoreError | None = field(default=None, repr=False)
     callback_failures: tuple[CallbackFailed, ...] = ()
 
     @property

@@ -25,6 +25,7 @@ from agentloop.messages import Message, ToolCall
 from agentloop.models import Answer, ModelRequest
 from agentloop.run import Agent
 from agentloop.runner import Runner
+from agentloop.sessions import Session
 from agentloop.stores import InMemoryStore
 from agentloop.strategies import Digest, KeepRecentFraction, MicroCompact, replaced_by
 from agentloop.stream import (
@@ -38,6 +39,7 @@ from agentloop.stream import (
 )
 from agentloop.testing import FailingModel, ScriptedModel, calls, context_of
 from agentloop.triggers import Fired, WindowFraction
+from tests.benchmarks.conversation import run_on
 from tests.kit import FACT, assert_valid, every_fact, lines, read, reading, watched
 
 WINDOW = 8_000
@@ -642,3 +644,17 @@ async def test_a_compaction_that_cannot_be_stored_is_the_stores_fault(tmp_path: 
     with pytest.raises(StoreError, match="the store is away"):
         await runner_for(model, tmp_path, store=Away(), compaction=policy).run("Read it all.", session_id="s")
     assert max(sizes(model)) <= WINDOW
+
+
+async def test_a_fault_of_the_store_is_told_of_the_compaction_that_it_stopped_alone() -> None:
+    keeper = run_on(Compaction(micro=None, strategy=KeepRecentFraction(), trigger=None), window=6_000).keeper
+    occasion = Occasion(reason="threshold", why="it does not fit")
+    full, huge = await Session.open("full", Away()), await Session.open("huge", InMemoryStore())
+    said = [Message.user("Look at it."), *(Message.assistant(f"Part {at}.") for at in range(90))]
+    full = await full.append(*(MessageRecord(message=message, tokens=100) for message in said))
+    huge = await huge.append(MessageRecord(message=Message.user("Look at this."), tokens=9_000))
+    with pytest.raises(StoreError, match="the store is away"):
+        await keeper.escalate(full, keeper.budget, occasion)
+    assert {str(each.store_fault) for each in keeper.outcomes} == {"the store is away"}
+    with pytest.raises(ContextOverflowError):
+        await keeper.escalate(huge, keeper.budget, occasion)

@@ -95,6 +95,7 @@ class _Outcome:
     error: str | None = "cancelled"
     transcript: str | None = None
     unsaved: str | None = None
+    store_fault: StoreError | None = None
     fault: str | None = None
     calls: list[ModelCalled] = field(default_factory=list)
     pinned: str = ""
@@ -138,6 +139,7 @@ class _Outcome:
             cost=used.cost,
             window=self.budget.window,
             unsaved=self.unsaved,
+            store_fault=self.store_fault,
         )
         if record is None:
             return result
@@ -166,8 +168,7 @@ class Compactor:
     `model` is the agent's, which writes summaries where the policy names no other, and `prefix` what its
     requests begin with; None where there is none. `tool_sets` say what stays in sight behind a compaction.
     `rebase` says when a compaction still holds though others wrote to the log meanwhile. `server_refused` is
-    whether the server refused to write the newest summary, where nothing else was to stand instead, and
-    `store_fault` why the newest compaction could not be stored.
+    whether the server refused to write the newest summary, where nothing else was to stand instead.
     """
 
     policy: Compaction
@@ -178,7 +179,6 @@ class Compactor:
     rebase: Rebase = rebase_any
     tool_sets: Sequence[ToolSet] = ()
     server_refused: bool = field(default=False, init=False)
-    store_fault: StoreError | None = field(default=None, init=False)
 
     async def compact(self, session: Session, plan: Plan, budget: Budget) -> tuple[Session, CompactionResult]:
         """The session compacted, and what came of it; a failure leaves the context as it was."""
@@ -202,7 +202,7 @@ class Compactor:
             ConflictError: the session is not what it was: it is another's, or gone.
             TakenOverError: another run has the session.
         """
-        self.server_refused, self.store_fault = False, None
+        self.server_refused = False
         plan = replace(plan, occasion=self.emitter.hide(plan.occasion))
         outcome = _Outcome(plan=plan, budget=budget, before=session.context, session=session)
         try:
@@ -230,7 +230,9 @@ class Compactor:
             outcome.end("conflict", self.emitter.hide(str(error)))
             raise
         except AgentLoopError as error:
-            self.store_fault = error if isinstance(error, StoreError) else None
+            if isinstance(error, StoreError):
+                self.emitter.hide_in(error)
+                outcome.store_fault = error
             outcome.end("failed", self.emitter.hide(str(error)))
         except Exception as error:  # noqa: BLE001 — a model of the user's own may raise anything
             outcome.end("failed", self.emitter.hide(f"{type(error).__name__}: {error}"))

@@ -262,7 +262,7 @@ class ContextKeeper:
             ContextOverflowError: it cannot be made to fit.
             StoreError: it could, but a compaction could not be stored.
         """
-        budget = self._with_threshold(budget)
+        budget, first = self._with_threshold(budget), len(self.outcomes)
         session, result = await self._clear_enough(session, budget, occasion)
         if self._may_summarise(session.context, budget, occasion, result):
             session, result = await self._summarise(session, budget, occasion)
@@ -270,8 +270,9 @@ class ContextKeeper:
             if not budget.fits(session.context) and prevented(result) is None:
                 plan = await in_thread(plan_of_rung, session.context, budget, occasion)
                 session, result = await self._carry_out(session, budget, plan)
-        if self.compactor.store_fault is not None and not budget.fits(session.context):
-            raise self.compactor.store_fault
+        newest = next(reversed(self.outcomes[first:]), None)
+        if newest and newest.store_fault and not budget.fits(session.context):
+            raise newest.store_fault
         budget.check(session.context, prevented=prevented(result))
         return session
 
