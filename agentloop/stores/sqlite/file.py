@@ -278,7 +278,7 @@ class SQLiteFile:
     def _prepare(self, connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA cell_size_check = ON")
         connection.execute("PRAGMA trusted_schema = OFF")
-        be_defensive(connection, True)
+        _set_defensive(connection, True)
         version = _looked_over(connection, self.path)
         if self._log_is_doubtful:
             self._log_is_doubtful = not _log_begun_anew(connection, self.path, self._busy_seconds)
@@ -292,8 +292,22 @@ class SQLiteFile:
             _migrate(connection, self.path)
 
 
-def be_defensive(connection: sqlite3.Connection, on: bool) -> None:
-    """Whether SQLite refuses what can spoil a file (https://sqlite.org/c3ref/c_dbconfig_defensive.html).
+@contextmanager
+def writable_schema(connection: sqlite3.Connection) -> Iterator[None]:
+    """Within it the schema's own table can be written; whatever happens in it, not after it."""
+    _set_defensive(connection, False)
+    try:
+        connection.execute("PRAGMA writable_schema = ON")
+        yield
+    finally:
+        try:
+            connection.execute("PRAGMA writable_schema = RESET")
+        finally:
+            _set_defensive(connection, True)
+
+
+def _set_defensive(connection: sqlite3.Connection, on: bool) -> None:
+    """Have SQLite refuse what can spoil a file, or not (https://sqlite.org/c3ref/c_dbconfig_defensive.html).
 
     Python can ask for it from 3.12 on.
     """

@@ -18,7 +18,7 @@ from typing import Any
 
 from agentloop.errors import StoreError
 from agentloop.stores.base import Found, SessionScope
-from agentloop.stores.sqlite.file import SQLiteFile, be_defensive, code_of, is_read_only
+from agentloop.stores.sqlite.file import SQLiteFile, code_of, is_read_only, writable_schema
 from agentloop.stores.sqlite.schema import (
     IS_NUMBERED,
     MAKE_WORDS,
@@ -274,12 +274,9 @@ def _is_whole(connection: sqlite3.Connection) -> bool:
 
 def _begin_anew(connection: sqlite3.Connection) -> None:
     """SQLite drops no table whose module cannot open it: so the entry goes first, then what it stands for."""
-    be_defensive(connection, False)
-    connection.execute("PRAGMA writable_schema = ON")
-    connection.execute("DELETE FROM sqlite_schema WHERE name = 'words'")
-    connection.execute("PRAGMA writable_schema = RESET")
+    with writable_schema(connection):
+        connection.execute("DELETE FROM sqlite_schema WHERE name = 'words'")
     for table in WORDS_TABLES:
         connection.execute(f"DROP TABLE IF EXISTS {table}")
     connection.execute(MAKE_WORDS)
     connection.execute("UPDATE sessions SET indexed = 0, number = NULL")
-    be_defensive(connection, True)
