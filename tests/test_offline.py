@@ -317,6 +317,31 @@ async def test_a_read_that_fails_is_said_to_have_failed() -> None:
     assert message.text == "a.py: could not be read: error: permission denied"
 
 
+async def test_a_call_that_does_not_fit_is_made_once() -> None:
+    def list_files(pattern: str, sort: str) -> str:
+        """List."""
+        return "a.py"
+
+    def read_file(path: int) -> str:
+        """Read."""
+        return "1"
+
+    asked: list[tuple[str, str]] = []
+    for prompt in (TASK, "Read a.py and say what it does.", "Call `read_file` with `a.py`."):
+        model = OfflineModel()
+        runner = Runner(Agent(model, tools=[list_files, read_file]), transcripts=None)
+        events = [event async for event in runner.stream(prompt)]
+        asked += [(event.name, event.arguments) for event in events if isinstance(event, ToolStarted)]
+        ended = events[-1]
+        assert isinstance(ended, RunEnded)
+        assert "was not called, since its arguments do not fit" in ended.output
+    assert asked == [
+        ("list_files", '{"pattern": "**/*.py"}'),
+        ("read_file", '{"path": "a.py"}'),
+        ("read_file", "{}"),
+    ]
+
+
 async def test_what_is_in_a_record_is_not_read_again() -> None:
     read = "Done, files read:\n- a.py: Says hello."
     record = f"{BEGIN}\n\n<summary>\nWhat users said:\n- {TASK}\n\n{read}\n</summary>"

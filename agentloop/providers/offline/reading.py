@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from agentloop.messages import Message
+from agentloop.messages import Json, Message
 from agentloop.providers.offline.job import (
     GONE,
     Place,
@@ -100,6 +100,10 @@ def reading_step(task: FileTask, view: View, side_by_side: int) -> Message:
 
 
 def _call_message(view: View, tool: str, arguments: list[dict[str, object]], text: str) -> Message:
+    """The calls, with a limit where the tool takes one."""
+    parameters: Json = dict(view.tool_functions())[tool].get("parameters") or {}
+    if "limit" not in (parameters.get("properties") or {}):
+        arguments = [{name: value for name, value in each.items() if name != "limit"} for each in arguments]
     calls = [view.call(tool, each, number) for number, each in enumerate(arguments, 1)]
     return Message.assistant(text or None, calls)
 

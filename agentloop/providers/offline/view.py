@@ -71,6 +71,7 @@ _PATH = re.compile(r"(?<![\w/*.:-])(?:[\w.-]+/)*[\w-][\w.-]*\.[A-Za-z]\w{0,7}\b"
 _BETWEEN = "and or plus source code test each every all the"
 _LONGEST_TASK = 2_000
 _RECORD = "[Conversation compressed"
+_FAILED = ("failed: ", "timed out", "was not called, ")
 _GO_ON = re.compile(
     r"\W*(?:please\s+)?(?:continue|go on|carry on|proceed|keep going)\b.{0,30}", re.IGNORECASE
 )
@@ -97,7 +98,12 @@ class CallMade:
 
     @property
     def listed(self) -> list[str]:
-        """The paths in a list's result: whole lines up to where it was cut, if it was, without remarks."""
+        """The paths in a list's result: whole lines up to where it was cut, if it was, without remarks.
+
+        There are none in one that says that the call failed, or was not made as its arguments do not fit.
+        """
+        if (self.result or "").startswith(tuple(f"{self.name} {failed}" for failed in _FAILED)):
+            return []
         whole, cut, _ = (self.result or "").partition("... [")
         lines = whole.split("\n")
         if cut:
