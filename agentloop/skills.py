@@ -35,7 +35,9 @@ MOST_DESCRIPTION_CHARS = 1_024
 MOST_FILES_NAMED = 100
 
 _NAME = pattern(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-_FRONT = pattern(r"\A---[ \t\r]*\n(.*?)^---[ \t\r]*$", re.S | re.M)
+_FRONT = pattern(r"\A---[ \t]*\n(.*?)^---[ \t]*$", re.S | re.M)
+_LINE_END = pattern(r"\r\n?")
+_CONTROL = pattern(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _FIELD = pattern(r"([A-Za-z0-9_-]+):[ \t]*(.*)")
 _WHICH: Json = {
     "name": {"type": "string", "description": "The name of the skill."},
@@ -130,7 +132,7 @@ class Skills(ToolSet):
         except UnicodeDecodeError as error:
             raise RetryTool(f"{file!r} is no text in UTF-8 and cannot be read") from error
         files = f"\n{SKILL_FILES.format(files=', '.join(others[:MOST_FILES_NAMED]))}" if others else ""
-        return f"{SKILL.format(name=name)}\n{_FRONT.sub('', text).strip()}{files}"
+        return f"{SKILL.format(name=name)}\n{_FRONT.sub('', _plain(text)).strip()}{files}"
 
     def pinned(self, said: Sequence[SeenMessage], fits: Callable[[str], bool]) -> str:
         """The skills that were read and are out of sight, newest first: whole, or by name."""
@@ -169,17 +171,22 @@ def _skills_in(root: Path) -> Iterator[Skill]:
 
 
 def _fields(text: str) -> Mapping[str, str]:
-    """The fields at the head of a file; a line that is indented goes on with the one before."""
+    """The fields at the head of a file, each on one line; an indented line goes on with the one before."""
     found: dict[str, str] = {}
     name = ""
-    head = _FRONT.match(text)
-    for line in head[1].splitlines() if head else ():
+    head = _FRONT.match(_plain(text))
+    for line in head[1].split("\n") if head else ():
         if line[:1] in (" ", "\t") and name:
             found[name] = f"{found[name]} {line.strip()}".strip()
         elif pair := _FIELD.match(line):
             name, value = pair[1], pair[2].strip()
             found[name] = "" if value in ("|", ">", "|-", ">-") else value
-    return {name: _unquoted(value) for name, value in found.items()}
+    return {name: _unquoted(" ".join(_CONTROL.sub(" ", value).split())) for name, value in found.items()}
+
+
+def _plain(text: str) -> str:
+    """The text without marks of its encoding, its lines ended as we end them."""
+    return _LINE_END.sub("\n", text.lstrip("\ufeff"))
 
 
 def _unquoted(value: str) -> str:

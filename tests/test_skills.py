@@ -159,6 +159,9 @@ def test_what_was_put_behind_a_skill_is_no_part_of_it(tmp_path: Path) -> None:
         ('---\nname: tea\ndescription: "Made: hot"\nlicense: MIT\n---\n', "Made: hot"),
         ("---\r\nname: tea\r\ndescription: >\r\n  Made\r\n  hot\r\n---\r\n", "Made hot"),
         ("\ufeff---\nname: 'tea'\ndescription: Made\n  hot\nmetadata:\n  a: b\n---\n", "Made hot"),
+        ("---\rname: tea\rdescription: Made\r  hot\r---\r", "Made hot"),
+        ("---\nname: tea\ndescription: Made\u2028very\x85hot\x0b\n---\n", "Made very hot"),
+        ("\ufeff\ufeff---\nname: tea\ndescription: \x1b[1mMade\x00\thot\n---\n", "[1mMade hot"),
     ],
 )
 def test_front_matter_is_read_as_people_write_it(tmp_path: Path, head: str, found: str) -> None:
