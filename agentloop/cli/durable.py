@@ -39,6 +39,7 @@ from agentloop.cli.terminal import (
     error_console,
     exact_moment,
     few,
+    line_of,
     listing,
     printable,
     run_to_end,
@@ -363,7 +364,7 @@ def _took(run: QueuedRun) -> str:
 
 def page(run: QueuedRun, answer: str) -> str:
     """All that is known of a run, a line each, and its answer."""
-    lines = (f"{name}: {printable(' '.join(value.split()))}\n" for name, value in _fields(run))
+    lines = (f"{name}: {line_of(value)}\n" for name, value in _fields(run))
     return "".join(lines) + (f"\n{printable(answer)}\n" if answer else "")
 
 

@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
-from agentloop.cli.terminal import printable
+from agentloop.cli.terminal import line_of, printable
 from agentloop.messages import Usage
 from agentloop.stream import (
     CallbackFailed,
@@ -152,7 +152,7 @@ class LiveProgress(Progress):
         match event:
             case TextDelta():
                 self._text += event.text
-                self._doing = " ".join(printable(self._text[-_TAIL_CHARS:]).split())
+                self._doing = line_of(self._text[-_TAIL_CHARS:])
                 return
             case ToolStarted():
                 self._do(f"{event.name} …")
@@ -211,7 +211,7 @@ class EventLines:
         match event:
             case RunStarted():
                 where = f"session {event.session_id}" if self.stored else "nothing is stored"
-                return Text(_one_line(f"{event.model} · {where}"), style="dim")
+                return Text(line_of(f"{event.model} · {where}"), style="dim")
             case ToolStarted():
                 self.calls[event.call_id] = call_text(event.name, event.arguments)
             case ToolEnded():
@@ -219,7 +219,7 @@ class EventLines:
             case ToolProgress(call_id=call_id) if call_id not in self.calls:
                 return Text(_one_line(event.text), style="yellow")
             case CompactionStarted():
-                why = _one_line(event.why or event.strategy)
+                why = line_of(event.why or event.strategy)
                 return Text(f"⇣ compacting ({event.reason}: {why})", style="yellow")
             case CompactionEnded():
                 return Text(
@@ -232,7 +232,7 @@ class EventLines:
         return None
 
     def _tool(self, event: ToolEnded) -> Text:
-        call = self.calls.pop(event.call_id, None) or _cut(_one_line(event.name), _LINE_CHARS)
+        call = self.calls.pop(event.call_id, None) or _cut(line_of(event.name), _LINE_CHARS)
         text = f"• {call} {seconds(event.duration_seconds)}"
         return Text(text) if event.status == "ok" else Text(f"{text} {event.status}", style="red")
 
@@ -240,11 +240,11 @@ class EventLines:
 def compaction_line(what: CompactionEnded | CompactionResult) -> str:
     """What a compaction came to, on one line."""
     if what.status != "done":
-        reason = _cut(_one_line(what.error or "the history is as it was"), _REASON_CHARS)
+        reason = _cut(line_of(what.error or "the history is as it was"), _REASON_CHARS)
         return f"not compacted, {what.status}: {reason}"
     sizes = f"{short(what.tokens_before)} → {short(what.tokens_after)} tokens"
     messages = f"{what.messages_before} → {what.messages_after} messages"
-    kept = f", {_one_line(what.transcript)}" if what.transcript else ""
+    kept = f", {line_of(what.transcript)}" if what.transcript else ""
     return f"compacted: {sizes}, {messages}, {seconds(what.duration_seconds)}{kept}"
 
 
@@ -279,7 +279,7 @@ def _trouble(event: StreamEvent) -> Text | None:
 
 
 def _red(text: str) -> Text:
-    return Text(_cut(_one_line(text), 300), style="red")
+    return Text(_cut(line_of(text), 300), style="red")
 
 
 def call_text(name: str, arguments: str) -> str:
@@ -289,18 +289,14 @@ def call_text(name: str, arguments: str) -> str:
     except ValueError:
         values = None
     if not isinstance(values, dict):
-        return _cut(f"{_one_line(name)}({_cut(_one_line(arguments), _ARGUMENT_CHARS)})", _LINE_CHARS)
+        return _cut(f"{line_of(name)}({_cut(line_of(arguments), _ARGUMENT_CHARS)})", _LINE_CHARS)
     shown = {key: json.dumps(value, ensure_ascii=False) for key, value in values.items()}
     pairs = ", ".join(f"{key}={_cut(value, _ARGUMENT_CHARS)}" for key, value in shown.items())
-    return _cut(f"{_one_line(name)}({_one_line(pairs)})", _LINE_CHARS)
+    return _cut(f"{line_of(name)}({line_of(pairs)})", _LINE_CHARS)
 
 
 def _cut(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
-
-
-def _one_line(text: str) -> str:
-    return " ".join(printable(text).split())
 
 
 def seconds(duration: float) -> str:
@@ -319,7 +315,7 @@ def status_line(tally: RunFigures) -> str:
     count = tally.earlier + tally.compactions
     parts = (
         " ".join(tally.model.split()),
-        *((_filling(tally.context), _line(tally.context)) if tally.context else ()),
+        *((_filling(tally.context), _threshold(tally.context)) if tally.context else ()),
         f"{count} compaction{'' if count == 1 else 's'}",
         "" if tally.cost is None else dollars(tally.cost),
         _cache(tally.usage),
@@ -334,7 +330,7 @@ def _filling(context: ContextStatus) -> str:
     return f"{short(tokens)}/{short(window)} {percent}% ({kind}){_level(context.window_level)}"
 
 
-def _line(context: ContextStatus) -> str:
+def _threshold(context: ContextStatus) -> str:
     tokens, threshold = context.tokens, context.threshold
     if threshold is None:
         return "auto off"

@@ -248,9 +248,18 @@ def escaped(data: str) -> str:
     return _UNSEEN.sub(lambda char: f"\\u{ord(char[0]):04x}", data)
 
 
+def line_of(text: str) -> str:
+    """The same on one line, with single blanks between words.
+
+    >>> line_of("two\\u2028lines,\\r\\n  three")
+    'two lines, three'
+    """
+    return printable(" ".join(text.split()))
+
+
 def columns(*fields: str) -> str:
     """One line of these fields, whatever they hold."""
-    return "\t".join(" ".join(printable(field).split()) for field in fields) + "\n"
+    return "\t".join(map(line_of, fields)) + "\n"
 
 
 def listing(heading: str, rows: Sequence[str], output: StandardOutput) -> str:
