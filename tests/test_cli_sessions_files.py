@@ -88,6 +88,14 @@ def test_an_import_is_whole_or_names_the_line(data: bytes, wanted: list[str] | s
         assert got == wanted
 
 
+def test_messages_without_content_are_named(tmp_path: Path) -> None:
+    result = '{"role":"tool","tool_call_id":"1","content":""}'
+    (tmp_path / "in").write_text(f'{HI}\n{{"role":"assistant"}}\n{{"role":"user","content":""}}\n{result}')
+    done = agentloop("sessions", "import", "in", "--session", "s", cwd=tmp_path)
+    assert done.out == "s\n"
+    assert "without any content: position 2, position 3" in done.err
+
+
 def test_a_last_line_cut_at_any_byte_is_refused_or_is_whole() -> None:
     whole = f'{HI}\n{{"role":"assistant","content":"é文😀"}}\n'.encode()
     for end in range(len(HI) + 1, len(whole) + 1):

@@ -222,6 +222,12 @@ def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
     assert loaded_by("--help", cwd=tmp_path).isdisjoint({*HEAVY, "rich", "structlog"})
 
 
+@pytest.mark.parametrize("group", [(), ("sessions",)])
+def test_help_cuts_no_sentence(group: tuple[str, ...], tmp_path: Path) -> None:
+    shown = agentloop(*group, "--help", cwd=tmp_path).out
+    assert [line for line in shown.splitlines() if line.endswith("...") and "[ARGS]" not in line] == []
+
+
 def test_sessions_load_no_client_and_no_terminal_library(tmp_path: Path) -> None:
     loaded = loaded_by("sessions", "list", "--all", cwd=tmp_path)
     assert loaded.isdisjoint({"openai", "httpx2", "prompt_toolkit", "genai_prices"})

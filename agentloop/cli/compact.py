@@ -31,20 +31,23 @@ _BY_MODEL = (2, 3)
 """The tiers at which a model writes what stands instead."""
 _Work: TypeAlias = Callable[[Runner, str], Coroutine[Any, Any, _Done]]
 
-STRATEGIES: Mapping[str, str] = {
-    "keep-recent-fraction": "KeepRecentFraction",
-    "keep-recent-turns": "KeepRecentTurns",
-    "keep-user-messages": "KeepUserMessages",
-    "sliding-window": "SlidingWindow",
-    "turn-window": "TurnWindow",
-    "token-window": "TokenWindow",
-    "recursive-summary": "RecursiveSummary",
-    "blocks": "Blocks",
-    "reduce": "Reduce",
-    "tiered": "Tiered",
-    "clear-results": "ClearResults",
+STRATEGIES: Mapping[str, tuple[str, str]] = {
+    "keep-recent-fraction": ("KeepRecentFraction", "SHARE"),
+    "keep-recent-turns": ("KeepRecentTurns", "TURNS"),
+    "keep-user-messages": ("KeepUserMessages", "TOKENS"),
+    "sliding-window": ("SlidingWindow", "MESSAGES"),
+    "turn-window": ("TurnWindow", "TURNS"),
+    "token-window": ("TokenWindow", "TOKENS"),
+    "recursive-summary": ("RecursiveSummary", "MESSAGES"),
+    "blocks": ("Blocks", "TURNS"),
+    "reduce": ("Reduce", ""),
+    "tiered": ("Tiered", ""),
+    "clear-results": ("ClearResults", "TOKENS"),
 }
-"""What `--strategy` takes, and what each is called in `agentloop.strategies`."""
+"""What `--strategy` takes: what each is called in `agentloop.strategies`, and what its number counts."""
+
+_KINDS = ", ".join(f"{name}:{counts}" if counts else name for name, (_, counts) in STRATEGIES.items())
+_EXAMPLES = {"SHARE": "0.3", "TOKENS": "20k"}
 
 
 @click.command()
@@ -55,7 +58,7 @@ STRATEGIES: Mapping[str, str] = {
     "--strategy",
     "wanted",
     metavar="NAME[:NUMBER]",
-    help=f"Another strategy, e.g. turn-window:4; one of {', '.join(STRATEGIES)}.",
+    help=f"Another strategy, e.g. turn-window:4. The number says how much stays: {_KINDS}.",
 )
 @options(MODEL, COMPACTION, AGENT, STORE)
 def compact(name: str, focus: str | None, preview: bool, wanted: str | None, **_: Any) -> int:
@@ -122,8 +125,8 @@ def strategy_named(text: str) -> strategies.Strategy:
         meant = [name for name in STRATEGIES if [_letters(name)] == near]
         way = f"did you mean {meant[0]!r}?" if meant else f"write one of {', '.join(STRATEGIES)}"
         raise UsageError(f"--strategy: {said!r} is no strategy: {way}")
-    make = getattr(strategies, STRATEGIES[name])
-    example = f"{name}:{_EXAMPLES.get(name, '8')}"
+    make = getattr(strategies, STRATEGIES[name][0])
+    example = f"{name}:{_EXAMPLES.get(STRATEGIES[name][1], '8')}"
     try:
         arguments = [] if number is None else [_number(number)]
         inspect.signature(make).bind(*arguments)
@@ -140,15 +143,6 @@ def strategy_named(text: str) -> strategies.Strategy:
     except ValueError:
         raise UsageError(f"--strategy: {number!r} is no number: write one such as {example}") from None
     return strategy
-
-
-_EXAMPLES = {
-    "keep-recent-fraction": "0.3",
-    "keep-user-messages": "20k",
-    "token-window": "8k",
-    "clear-results": "40k",
-}
-"""The numbers of those that count no messages and no turns."""
 
 
 def _letters(name: str) -> str:

@@ -228,10 +228,12 @@ class ToolRegistry(Mapping[str, Tool]):
 
     def _add(self, tool: Tool) -> None:
         if other := self._tools.get(tool.name):
-            raise ToolDefinitionError(
-                f"two tools are called {tool.name!r}: {_place(other.function)} and {_place(tool.function)}; "
-                "give one of them another name with @tool(name=…)"
-            )
+            places = [_place(each.function) for each in (other, tool)]
+            where, once = (f": {' and '.join(places)}; ", "")
+            if places[0] == places[1]:
+                where, once = f", both {places[0]}: ", "give it once, or "
+            way = f"{once}give one of them another name with @tool(name=…)"
+            raise ToolDefinitionError(f"two tools are called {tool.name!r}{where}{way}")
         self._tools[tool.name] = tool
 
     def __getitem__(self, name: str) -> Tool:

@@ -33,7 +33,10 @@ from agentloop.stores import SessionInfo
 @click.option("-n", "most", metavar="N", type=WholeNumber(), help="The newest N alone.")
 @options(STORE)
 def list_(as_json: bool, everywhere: bool, most: int | None, **_: Any) -> int:
-    """List those of this folder, newest last; the JSON list has the newest first."""
+    """List those of this folder, newest last.
+
+    The JSON list has the newest first.
+    """
 
     async def work(opened: Opened, output: StandardOutput) -> None:
         settings = opened.settings
@@ -63,7 +66,9 @@ def list_(as_json: bool, everywhere: bool, most: int | None, **_: Any) -> int:
 def show(
     name: str, as_json: bool, tail: int | None, damaged: str, archived: bool | None, **selection: Any
 ) -> int:
-    """Show what was said, whole, and what was compacted or taken back; or what of it is asked for.
+    """Show what was said and what was compacted, or a part of it.
+
+    Each message stands whole, also one that was taken back.
 
     With --branch the logs of the session's sub-agents of that name, one after the other.
     """

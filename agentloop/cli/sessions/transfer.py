@@ -337,6 +337,8 @@ def import_(path: str, new_id: str | None, **_: Any) -> int:
     text = read_text(path)
     with _told(len(text)) as tell:
         events = _events(text, settings_of_call(), tell)
+    if empty := [at for at, event in enumerate(events, 1) if _says_nothing(event)]:
+        warn(f"without any content: {few([f'position {at}' for at in empty])}")
 
     async def work(opened: Opened, output: StandardOutput) -> None:
         exists = UsageError(f"session {session_id!r} exists already: choose another id with --session")
@@ -351,6 +353,14 @@ def import_(path: str, new_id: str | None, **_: Any) -> int:
         await output.write(f"{session_id}\n")
 
     return run_work(work)
+
+
+def _says_nothing(event: Event) -> bool:
+    if not isinstance(event, MessageRecord):
+        return False
+    message = event.message
+    is_result = message.role in ("tool", "function")
+    return not (is_result or message.content or message.tool_calls or message.extra)
 
 
 @contextmanager
