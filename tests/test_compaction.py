@@ -614,6 +614,23 @@ def test_what_is_computed_may_take_a_larger_share_of_a_small_window(
     assert longest_record(plan, context, budget, 0.25) == record
 
 
+@pytest.mark.parametrize("keeps", [True, False])
+async def test_a_kept_result_is_shortened_last_where_no_request_would_fit_else(
+    keeps: bool, tmp_path: Path
+) -> None:
+    store = InMemoryStore()
+    call = ToolCall(id="1", name="read", arguments="{}")
+    told = MessageRecord(message=Message.tool("1", "word " * 9_000), tokens=9_000, keep=keeps)
+    said = [Message.user("Read it."), Message.assistant(None, [call])]
+    await store.append("s", [*(MessageRecord(message=each, tokens=20) for each in said), told], expect=0)
+    model = ScriptedModel(["read"], window=WINDOW)
+    result = await runner_for(model, tmp_path, store=store).resume("s")
+    assert result.output == "read"
+    assert max(sizes(model)) <= WINDOW
+    assert result.compactions[-1].strategy == ("shorten kept" if keeps else "shorten")
+    assert result.compactions[-1].shortened == (3,)
+
+
 async def test_a_trigger_of_the_users_own_is_obeyed_however_small_the_request(tmp_path: Path) -> None:
     def every_five(context: Context, budget: Budget) -> Fired | None:
         return Fired(why="five in sight") if len(context.visible) > 5 else None

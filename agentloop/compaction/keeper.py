@@ -31,6 +31,7 @@ from agentloop.compaction.plan import (
     fired_by,
     gain_of,
     note_plan,
+    shorten_kept_plan,
     shorten_plan,
     size_after,
     small_tail_plan,
@@ -266,7 +267,7 @@ class ContextKeeper:
         session, result = await self._clear_enough(session, budget, occasion)
         if self._may_summarise(session.context, budget, occasion, result):
             session, result = await self._summarise(session, budget, occasion)
-        for plan_of_rung in (digest_plan, shorten_plan, smaller_record_plan, note_plan):
+        for plan_of_rung in (digest_plan, shorten_plan, smaller_record_plan, note_plan, shorten_kept_plan):
             if not budget.fits(session.context) and prevented(result) is None:
                 plan = await in_thread(plan_of_rung, session.context, budget, occasion)
                 session, result = await self._carry_out(session, budget, plan)

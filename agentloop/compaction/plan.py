@@ -225,14 +225,38 @@ def digest_plan(context: Context, budget: Budget, occasion: Occasion) -> Plan | 
 
 def shorten_plan(context: Context, budget: Budget, occasion: Occasion) -> Plan | None:
     """Whatever is left shown so short that the request fits, or as short as it can be."""
+    items = _short_enough(context.visible, context, budget)
+    plan = clear_plan(items, "shorten", context, budget, occasion)
+    return plan and replace(plan, tier=PLAIN)
+
+
+def shorten_kept_plan(context: Context, budget: Budget, occasion: Occasion) -> Plan | None:
+    """The same with results of tools with `keep`, which no other plan shortens: the request comes first."""
+    kept = {entry.seq: entry for entry in context.visible if entry.keep and entry.kind == "said"}
+    items = _short_enough([replace(entry, keep=False) for entry in kept.values()], context, budget)
+    if not items:
+        return None
+    return Plan(
+        occasion=occasion,
+        strategy="shorten kept",
+        tier=PLAIN,
+        covered=(),
+        at=0,
+        instead=Note(),
+        reads=(),
+        cleared=items,
+        shown=tuple(kept[item.seq] for item in items),
+    )
+
+
+def _short_enough(entries: Iterable[Entry], context: Context, budget: Budget) -> tuple[ClearedItem, ...]:
     items: tuple[ClearedItem, ...] = ()
     for policy in SHORTENING:
-        found = (cleared_item(entry, policy, budget.counter) for entry in context.visible)
+        found = (cleared_item(entry, policy, budget.counter) for entry in entries)
         items = tuple(item for item in found if item)
         if size_after(items, context, budget) <= budget.limit:
             break
-    plan = clear_plan(items, "shorten", context, budget, occasion)
-    return plan and replace(plan, tier=PLAIN)
+    return items
 
 
 def smaller_record_plan(context: Context, budget: Budget, occasion: Occasion) -> Plan | None:

@@ -61,8 +61,8 @@ class Tool:
     """A function and how a model sees it.
 
     `parameters` is the JSON schema of its arguments, which are held to it. One that is `idempotent` may run
-    again after an interruption. A call may take `timeout_seconds`. Results of a tool with `keep` are never
-    cleared. All calls of a run to plain functions with `thread="own"` are made on one thread, one after the
+    again after an interruption. A call may take `timeout_seconds`. Results of a tool with `keep` are
+    shortened only where no request would fit else. All calls of a run to plain functions with `thread="own"` are made on one thread, one after the
     other, for what must stay on one: it begins with the first of them and ends with the run. Other plain
     functions run in a thread for each call.
 
