@@ -62,9 +62,9 @@ class Tool:
 
     `parameters` is the JSON schema of its arguments, which are held to it. One that is `idempotent` may run
     again after an interruption. A call may take `timeout_seconds`. Results of a tool with `keep` are
-    shortened only where no request would fit else. All calls of a run to plain functions with `thread="own"` are made on one thread, one after the
-    other, for what must stay on one: it begins with the first of them and ends with the run. Other plain
-    functions run in a thread for each call.
+    shortened only where no request would fit else. All calls of a run to plain functions with
+    `thread="own"` are made on one thread, one after the other, for what must stay on one: it begins with
+    the first of them and ends with the run. Other plain functions run in a thread for each call.
 
     Raises:
         ToolDefinitionError: the name is none that servers accept, the description no text, the parameters no
