@@ -80,6 +80,8 @@ class TextView:
 
     def seen(self) -> "tuple[TextView, ...]":
         """With a break for what takes no room on a terminal, and with nothing; no view where all is seen."""
+        if self.text.isascii() and "\x1b" not in self.text:
+            return ()
         parts = _UNSEEN.split(self.text)
         if len(parts) == 1:
             return ()
@@ -109,7 +111,7 @@ class TextView:
 
     def span(self, start: int, end: int) -> tuple[int, int]:
         """From where to where these letters were written; there is one at least."""
-        return self.place(start), self._end(end)
+        return (self.place(start), self._end(end)) if self._of else (start, end)
 
     def _end(self, end: int) -> int:
         """Where ends what was written for the letters before this place."""
