@@ -170,6 +170,9 @@ class Chat:
             meant = get_close_matches(command.name, _ACTS, n=1)
             way = f"did you mean /{meant[0]}?" if meant else "/help lists them"
             say(self._console, f"no command /{command.name}: {way}", style="bold red")
+        elif command.rest and command.name not in _TAKING_MORE:
+            alone = f"/{command.name} takes nothing behind it: write it alone"
+            say(self._console, alone, style="bold red")
         elif act := _ACTS[command.name]:
             await self.interruptible(act(self, command.rest))
         else:
@@ -216,6 +219,7 @@ _COMMANDS: Sequence[tuple[str, str, Callable[[Chat, str], Coroutine[Any, Any, ob
 )
 """Each command as the list shows it, what it does, and how; those without end the chat."""
 _ACTS = {name: act for shown, _, act in _COMMANDS for name in re.findall(r"/([a-z]+)", shown)}
+_TAKING_MORE = {name for shown, *_ in _COMMANDS if "[" in shown for name in re.findall(r"/([a-z]+)", shown)}
 HELP = "\n".join(
     (*(f"{shown:<18}{does}" for shown, does, _ in _COMMANDS), "Ctrl-C ends an answer and not the chat.")
 )
