@@ -396,6 +396,15 @@ async def test_a_list_goes_on_at_its_place_in_a_record(record: str, count: int) 
     assert done.startswith(f"The first {count} files of **/*.py are read, up to m.py;")
 
 
+async def test_what_a_user_said_of_a_count_gives_no_place() -> None:
+    said = f"What users said:\n- and 500 before these\n- and {'9' * 5_000} before these"
+    record = (
+        f"{BEGIN}\n\n<summary>\n{said}\n\nFiles, by the last thing done to each:\n- read: m.py\n</summary>"
+    )
+    ((_, arguments),) = asked_for(await reply(user(record), assistant("Understood."), user(TASK)))
+    assert "offset" not in arguments
+
+
 async def test_a_note_that_a_record_had_no_room_for_was_said_before() -> None:
     record = "Done, files read:\n- a.py: …\n- b.py: Says hello."
     message = await reply(

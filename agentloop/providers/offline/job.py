@@ -29,7 +29,7 @@ GONE = "…"
 """Stands for a note that a record had no room for: it was said in the session, and the file is read."""
 _NOTE = re.compile(r'^- ("(?:[^"\\]|\\.)+"|[^\s:"]+): (.*)$', re.MULTILINE)
 _UNDASHED = re.compile(r'^(?=(?:"(?:[^"\\]|\\.)+"|[^\s:"-][^\s:"]*[./][^\s:"]*): )', re.MULTILINE)
-_MORE = re.compile(f"^{MORE_FILES.format(more='([0-9]+)')}$", re.MULTILINE)
+_MORE = re.compile(f"^{MORE_FILES.format(more='([0-9]{1,9})')}$", re.MULTILINE)
 _PLACE = re.compile(r"(\d{1,9}) files, up to (.+)")
 _WIDTHS = (120, 80, 50, 30, 15)
 
@@ -131,7 +131,8 @@ def _notes_of_job(record: str) -> dict[str, str]:
 
 def _more_in(record: str) -> int:
     """How many files a record says are read before those that it names."""
-    return sum(map(int, _MORE.findall(record)))
+    own = "\n".join(body for title, body in sections(record) if title == READ)
+    return parse_records([("digest", record)]).more_files + sum(map(int, _MORE.findall(own)))
 
 
 def _places_in_record(record: str, patterns: Iterable[str]) -> dict[str, Place]:
