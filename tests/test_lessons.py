@@ -24,6 +24,7 @@ from lessons import (
     l01_loop,
     l02_tools,
     l03_todo,
+    l04_sub_agents,
     l05_skills,
     l06_context_compaction,
     l10_callbacks_memory,
@@ -41,6 +42,7 @@ SHOWN = {
     "l01_loop": ("by hand", '→ count_words({"text": "to be or not to be"})', "message for message: yes"),
     "l02_tools": ('"maximum": 250', "Call fetch again", "There is no tool 'knead'", "the bread is baked"),
     "l03_todo": ("only one may be", "[Reminder:", "compact: done", "[Kept in sight", "[>] paint them"),
+    "l04_sub_agents": ("scout: Ada: I wish for a telescope.", "letters~scout.", "if one reads all alone"),
     "l05_skills": ("- tea: How we", "Green: 2 minutes", "is outside", "compact: done", "[Kept in sight"),
     "l06_context_compaction": ("1 micro", "2 auto", "3 compact", "all there was", "transcript_", "undo:"),
     "l10_callbacks_memory": ("before_compaction:", "facts.json", "Your allergy is peanuts."),
@@ -146,6 +148,15 @@ def test_a_list_that_is_forgotten_is_reminded_of_and_kept_in_sight() -> None:
     assert "[>] paint them" in shown.kept
 
 
+def test_only_the_answers_of_scouts_stand_in_the_context() -> None:
+    shown, alone = l04_sub_agents.main()
+    assert [text.partition(":")[0] for text in shown.results] == ["Ada", "Ben", "Cleo"]
+    assert len(shown.branches) == 3
+    assert all(branch.startswith("letters~scout.") for branch in shown.branches)
+    assert 4 * shown.context < alone
+    assert shown.used > alone
+
+
 def test_a_skill_is_read_on_demand_and_kept_in_sight() -> None:
     shown = l05_skills.main()
     assert "Warm the pot" not in shown.instructions
@@ -229,7 +240,6 @@ def test_the_command_line_lists_the_lessons(tmp_path: Path) -> None:
     done = command_line("lessons", cwd=tmp_path)
     assert (done.status, done.err) == (0, "")
     lines = done.out.splitlines()
-    assert [line.split()[0] for line in lines] == ["0", "1", "2", "3", "5", "6", "10"]
     assert [path.stem for path, line in zip(LESSONS, lines, strict=True) if path.stem not in line] == []
 
 
@@ -241,6 +251,6 @@ def test_the_command_line_runs_a_lesson_with_a_prompt(tmp_path: Path) -> None:
 
 
 def test_a_lesson_that_is_not_there_is_one_clear_line(tmp_path: Path) -> None:
-    done = command_line("lessons", "7", cwd=tmp_path)
+    done = command_line("lessons", "99", cwd=tmp_path)
     assert (done.status, done.out) == (2, "")
-    assert "there is no lesson 7" in done.complaint()
+    assert "there is no lesson 99" in done.complaint()
