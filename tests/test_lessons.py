@@ -28,6 +28,7 @@ from lessons import (
     l05_skills,
     l06_context_compaction,
     l10_callbacks_memory,
+    l14_triggers_strategies_undo,
 )
 from tests.cli_kit import ROOT, Finished, run_script
 from tests.cli_kit import agentloop as command_line
@@ -45,6 +46,7 @@ SHOWN = {
     "l04_sub_agents": ("scout: Ada: I wish for a telescope.", "letters~scout.", "if one reads all alone"),
     "l05_skills": ("- tea: How we", "Green: 2 minutes", "is outside", "compact: done", "[Kept in sight"),
     "l06_context_compaction": ("1 micro", "2 auto", "3 compact", "all there was", "transcript_", "undo:"),
+    "l14_triggers_strategies_undo": ("9 turns > 8 (done)", "I do not see", "The code of the cellar is 1037."),
     "l10_callbacks_memory": ("before_compaction:", "facts.json", "Your allergy is peanuts."),
 }
 
@@ -208,6 +210,16 @@ def test_a_transcript_that_lacks_a_message_is_not_called_whole() -> None:
     transcript = l06_context_compaction.Transcript
     assert transcript(name="t", lines=tuple(lines)).is_whole(said)
     assert not transcript(name="t", lines=(lines[1],)).is_whole(said)
+
+
+def test_a_digest_knows_what_a_window_dropped_and_undo_brings_it_back() -> None:
+    shown = {each.name: each for each in l14_triggers_strategies_undo.main()}
+    known = {name: "1037" in each.answer for name, each in shown.items()}
+    assert known == {"drop_the_older_half": False, "the newest 3 turns": False, "3 turns, a digest": True}
+    for each in shown.values():
+        before, after, undone = each.sizes
+        assert after < before < undone
+        assert "1037" in each.undone
 
 
 def test_facts_that_left_one_session_are_known_in_the_next() -> None:
