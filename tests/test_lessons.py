@@ -29,6 +29,7 @@ from lessons import (
     l06_context_compaction,
     l10_callbacks_memory,
     l14_triggers_strategies_undo,
+    l15_overflow_guard,
 )
 from tests.cli_kit import ROOT, Finished, run_script
 from tests.cli_kit import agentloop as command_line
@@ -37,7 +38,7 @@ pytestmark = pytest.mark.whole
 
 LESSONS = sorted((ROOT / "lessons").glob("l*.py"))
 SECTIONS = ["The problem", "The picture", "How it works", "What changed", "Try it"]
-PUBLIC_MODULES = {"context", "sessions", "stream", "testing", "workspace"}
+PUBLIC_MODULES = {"context", "models", "sessions", "strategies", "stream", "testing", "triggers", "workspace"}
 SHOWN = {
     "l00_chat": ("Your name is Ada.", "I do not see your name", "holds 4 messages"),
     "l01_loop": ("by hand", '→ count_words({"text": "to be or not to be"})', "message for message: yes"),
@@ -47,6 +48,12 @@ SHOWN = {
     "l05_skills": ("- tea: How we", "Green: 2 minutes", "is outside", "compact: done", "[Kept in sight"),
     "l06_context_compaction": ("1 micro", "2 auto", "3 compact", "all there was", "transcript_", "undo:"),
     "l14_triggers_strategies_undo": ("9 turns > 8 (done)", "I do not see", "The code of the cellar is 1037."),
+    "l15_overflow_guard": (
+        "overflow: the server refused",
+        "2,500 learnt",
+        "paused after 3",
+        "the prompt has",
+    ),
     "l10_callbacks_memory": ("before_compaction:", "facts.json", "Your allergy is peanuts."),
 }
 
@@ -220,6 +227,17 @@ def test_a_digest_knows_what_a_window_dropped_and_undo_brings_it_back() -> None:
         before, after, undone = each.sizes
         assert after < before < undone
         assert "1037" in each.undone
+
+
+def test_a_refusal_teaches_the_window_and_a_guard_pauses_what_does_not_help() -> None:
+    shown = l15_overflow_guard.main()
+    assert (shown.believed, shown.learnt) == (128_000, 2_500)
+    assert shown.reasons[0] == "overflow"
+    assert set(shown.reasons[1:]) == {"threshold"}
+    assert shown.answer == "The name of my ship is Otter."
+    assert "done" not in shown.outcomes
+    assert "paused after 3" in shown.skipped[-1]
+    assert "the prompt has" in shown.too_big
 
 
 def test_facts_that_left_one_session_are_known_in_the_next() -> None:
