@@ -27,9 +27,9 @@ from lessons import (
     l04_sub_agents,
     l05_skills,
     l06_context_compaction,
-    l10_callbacks_memory,
     l14_triggers_strategies_undo,
     l15_overflow_guard,
+    l16_callbacks_memory,
 )
 from tests.cli_kit import ROOT, Finished, run_script
 from tests.cli_kit import agentloop as command_line
@@ -48,13 +48,8 @@ SHOWN = {
     "l05_skills": ("- tea: How we", "Green: 2 minutes", "is outside", "compact: done", "[Kept in sight"),
     "l06_context_compaction": ("1 micro", "2 auto", "3 compact", "all there was", "transcript_", "undo:"),
     "l14_triggers_strategies_undo": ("9 turns > 8 (done)", "I do not see", "The code of the cellar is 1037."),
-    "l15_overflow_guard": (
-        "overflow: the server refused",
-        "2,500 learnt",
-        "paused after 3",
-        "the prompt has",
-    ),
-    "l10_callbacks_memory": ("before_compaction:", "facts.json", "Your allergy is peanuts."),
+    "l15_overflow_guard": ("the server refused", "2,500 learnt", "paused after 3", "the prompt has"),
+    "l16_callbacks_memory": ("before_compaction:", "facts.json", "Your allergy is peanuts."),
 }
 
 each_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
@@ -241,7 +236,7 @@ def test_a_refusal_teaches_the_window_and_a_guard_pauses_what_does_not_help() ->
 
 
 def test_facts_that_left_one_session_are_known_in_the_next() -> None:
-    shown = l10_callbacks_memory.main()
+    shown = l16_callbacks_memory.main()
     assert shown.gathered >= 2
     assert [fact.text for fact in shown.facts] == [
         "My allergy is peanuts.",
@@ -252,13 +247,13 @@ def test_facts_that_left_one_session_are_known_in_the_next() -> None:
 
 
 async def test_a_fact_points_at_the_position_it_came_from(tmp_path: Path) -> None:
-    keeper = l10_callbacks_memory.FactKeeper(OfflineModel(), tmp_path / "facts.json")
+    keeper = l16_callbacks_memory.FactKeeper(OfflineModel(), tmp_path / "facts.json")
     async with Runner(Agent(OfflineModel()), callbacks=[keeper], transcripts=None) as runner:
         for text in ("Hello.", "My boat is blue.", "My boat is blue. My dog is old.", "Good night.", "Bye."):
             await runner.run(text, session_id="s")
         await runner.compact("s")
         records = {record.seq: record.event for record in await runner.store.read("s")}
-    facts = l10_callbacks_memory.load(keeper.path)
+    facts = l16_callbacks_memory.load(keeper.path)
     assert [fact.text for fact in facts] == ["My boat is blue.", "My dog is old."]
     for fact in facts:
         event = records[fact.seq]

@@ -1,9 +1,9 @@
 """Before anything leaves the context, your code sees it: the moment to keep what must outlive a session.
 
 The problem
-    A summary keeps what this conversation needs. What the next one needs, who you are and what you must
-    not eat, goes when the session ends; and after a compaction nobody reads those messages again. Asking
-    the model at the end of every turn what to remember costs a request each time, mostly for nothing.
+    A summary keeps what this conversation needs. Who you are and what you must not eat, the next one needs
+    too. It goes when the session ends. After a compaction nobody reads those messages again. Asking the model
+    at the end of every turn what to remember costs a request each time, mostly for nothing.
 
 The picture
     session one                                                session two
@@ -18,26 +18,32 @@ The picture
 
 How it works
     `Callbacks` is a class with blank methods; `FactKeeper` overrides one. `before_compaction` is awaited
-    before anything is hidden, whoever asked for the compaction, and gets exactly the messages that are
-    about to go, untouched. Here it asks a model for the facts in what the user said and adds them to a
-    small JSON file, each with the session and the position it came from, so that it can be looked up in
-    the log. A fact that stands in no message was made up, and is dropped. A request with the purpose
-    "memory" tells the model, and the bill, what it is for.
+    before anything is hidden, whoever asked for the compaction. It gets exactly the messages that are about
+    to go, untouched.
+
+    Here it asks a model for the facts in what the user said. It adds them to a small JSON file, each with the
+    session and the position that it came from. So a fact can be looked up in the log. A fact that stands in
+    no message was made up, and is dropped. The purpose "memory" tells the model, and the bill, what a request
+    is for.
 
     It returns None and the compaction goes on. It might also return `Veto(reason)`, `Focus(text)` or
     `Replace(summary)`. Should it raise or hang, that is an event and the run goes on: your code cannot
     break a conversation.
 
-    The second session knows nothing of the first but the file, which it reads into its instructions.
+    The second session knows nothing of the first but the file. It reads that into its instructions.
 
 What changed
-    In lesson 6 compaction kept one session going. Now something of it reaches the next: `Runner` got
-    `callbacks=[…]`, and a second agent got instructions.
+    | | lesson 15 | now |
+    |---|---|---|
+    | before a compaction | nothing of yours runs | `before_compaction` runs |
+    | what outlives a session | its log alone | facts in a file, for the next session |
+    | the runner has | a store | `callbacks=[…]` too |
 
 Try it
-    python lessons/l10_callbacks_memory.py
-    python lessons/l10_callbacks_memory.py --prompt "What is my sister's name?"
+    python lessons/l16_callbacks_memory.py
+    python lessons/l16_callbacks_memory.py --prompt "What is my sister's name?"
     Return `Replace("We talked about dinners.")` from `before_compaction`: no model writes the summary.
+    With a real model: put OpenAIChat("…") in place of `OfflineModel`; it needs to follow "one fact a line".
 """
 
 import asyncio
