@@ -30,6 +30,7 @@ from lessons import (
     l14_triggers_strategies_undo,
     l15_overflow_guard,
     l16_callbacks_memory,
+    l17_sessions_resume_workers,
 )
 from tests.cli_kit import ROOT, Finished, run_script
 from tests.cli_kit import agentloop as command_line
@@ -38,7 +39,17 @@ pytestmark = pytest.mark.whole
 
 LESSONS = sorted((ROOT / "lessons").glob("l*.py"))
 SECTIONS = ["The problem", "The picture", "How it works", "What changed", "Try it"]
-PUBLIC_MODULES = {"context", "models", "sessions", "strategies", "stream", "testing", "triggers", "workspace"}
+PUBLIC_MODULES = {
+    "context",
+    "durable",
+    "models",
+    "sessions",
+    "strategies",
+    "stream",
+    "testing",
+    "triggers",
+    "workspace",
+}
 SHOWN = {
     "l00_chat": ("Your name is Ada.", "I do not see your name", "holds 4 messages"),
     "l01_loop": ("by hand", '→ count_words({"text": "to be or not to be"})', "message for message: yes"),
@@ -50,6 +61,7 @@ SHOWN = {
     "l14_triggers_strategies_undo": ("9 turns > 8 (done)", "I do not see", "The code of the cellar is 1037."),
     "l15_overflow_guard": ("the server refused", "2,500 learnt", "paused after 3", "the prompt has"),
     "l16_callbacks_memory": ("before_compaction:", "facts.json", "Your allergy is peanuts."),
+    "l17_sessions_resume_workers": ("status 9", "interrupted: the run", "packed: tent, stove", "is busy"),
 }
 
 each_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
@@ -259,6 +271,20 @@ async def test_a_fact_points_at_the_position_it_came_from(tmp_path: Path) -> Non
         event = records[fact.seq]
         assert isinstance(event, MessageStored)
         assert fact.text in event.message.text
+
+
+def test_a_killed_program_is_gone_on_with_and_two_at_once_do_not_meet() -> None:
+    shown = l17_sessions_resume_workers.main()
+    assert (shown.killed, shown.packed, shown.resumed) == (9, ("tent", "stove"), "All is packed.")
+    assert "is busy" in shown.busy
+    assert shown.waited == "I see 11 messages, this one included."
+    assert shown.queued is None
+
+
+@pytest.mark.deep
+def test_a_worker_answers_where_there_is_a_database(database: str) -> None:
+    shown = l17_sessions_resume_workers.main(database=database)
+    assert shown.queued == "answered: I see 1 message, this one included."
 
 
 def test_the_command_line_lists_the_lessons(tmp_path: Path) -> None:
