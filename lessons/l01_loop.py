@@ -1,7 +1,7 @@
 """An agent is a loop: ask the model, run what it asks for, ask again, until it answers.
 
 The problem
-    A model can only speak. It cannot count words in your file, look at the clock or send a letter; it can
+    A model can only speak. It cannot count words in your file, look at the clock or send a letter. It can
     say that it wants to. Somebody has to do it, say what came of it, and ask again.
 
 The picture
@@ -15,25 +15,32 @@ The picture
 
 How it works
     A tool is a function and a description of it, a JSON schema, sent with each request. A model that wants
-    it called says so in a message with `tool_calls`; each call has an id, a name and arguments as JSON
+    it called says so in a message with `tool_calls`. Each call has an id, a name, and arguments as JSON
     text. The result goes back as a message of role `tool` that names the id.
 
-    `next_step` looks at the messages and says what is to be done; it does nothing itself. A model's
-    message with calls that have no results yet: run them. Results, or a user's message: ask. A model's
-    message without calls: that is the answer. No flags and no state beside the list, so a loop that was
-    killed anywhere goes on from the list that it left.
+    `next_step` looks at the messages and says what is to be done; it does nothing itself. After a model's
+    message with calls that have no results yet: run them. After results, or a user's message: ask. After a
+    model's message without calls: that is the answer. There are no flags, and no state beside the list. So
+    a loop that was killed anywhere goes on from the list that it left.
 
-    `Runner` is the same loop with all that real work needs around it: it keeps the list in a store, runs
+    `Runner` is the same loop with all that real work needs around it. It keeps the list in a store, runs
     calls side by side, and makes room before each request. Message for message it says the same.
 
 What changed
-    Lesson 0 asked once for each turn. Now the program decides after each message whether to ask again,
-    and the request carries `tools` beside the messages.
+    | | lesson 0 | now |
+    |---|---|---|
+    | a request carries | messages | messages and tools |
+    | the model is asked | once a turn | until it calls nothing more |
+    | a message can be | text | calls, or what came of a call |
 
 Try it
     python lessons/l01_loop.py
     python lessons/l01_loop.py --prompt "Use count_words on 'one two three'."
-    python lessons/l01_loop.py --prompt "Hello there."      (no calls: the loop ends at once)
+    python lessons/l01_loop.py --prompt "Hello there."
+
+    - The last one calls nothing: the loop ends at once.
+    - Add a second function to `FUNCTIONS`. What else does it need? (Its schema, in `ask`.)
+    - With a real model: add --model gpt-5-mini. It needs to call tools.
 """
 
 import asyncio
@@ -43,8 +50,33 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agentloop import Agent, Answer, ChatModel, Message, ModelRequest, OfflineModel, Runner
+from agentloop import Agent, Answer, ChatModel, Message, ModelRequest, OfflineModel, OpenAIChat, Runner
 from agentloop.context import AskModel, Finish, RunTools, next_step
+
+
+async def loop(model: ChatModel, messages: list[Message]) -> str:
+    """The whole of an agent."""
+    while True:
+        match next_step(messages):
+            case AskModel():
+                messages.append(await ask(model, messages))
+            case RunTools(calls):
+                for call in calls:
+                    result = FUNCTIONS[call.name](**json.loads(call.arguments))
+                    messages.append(Message.tool(call.id, str(result)))
+            case Finish(answer):
+                return answer
+
+
+async def ask(model: ChatModel, messages: list[Message]) -> Message:
+    """One model call, as in lesson 0; new is that it is told which tools there are."""
+    request = ModelRequest(messages=tuple(message.to_openai() for message in messages), tools=(SCHEMA,))
+    said = Message.assistant()
+    async for part in model.stream(request):
+        if isinstance(part, Answer):
+            said = part.message
+    return said
+
 
 PROMPT = "Use count_words on 'the quick brown fox' and 'to be or not to be'."
 
@@ -83,37 +115,14 @@ SCHEMA = {
 }
 
 
-async def loop(model: ChatModel, messages: list[Message]) -> str:
-    """The whole of an agent."""
-    while True:
-        match next_step(messages):
-            case AskModel():
-                messages.append(await ask(model, messages))
-            case RunTools(calls):
-                for call in calls:
-                    result = FUNCTIONS[call.name](**json.loads(call.arguments))
-                    messages.append(Message.tool(call.id, str(result)))
-            case Finish(answer):
-                return answer
-
-
-async def ask(model: ChatModel, messages: list[Message]) -> Message:
-    """One model call, as in lesson 0; new is that it is told which tools there are."""
-    request = ModelRequest(messages=tuple(message.to_openai() for message in messages), tools=(SCHEMA,))
-    said = Message.assistant()
-    async for part in model.stream(request):
-        if isinstance(part, Answer):
-            said = part.message
-    return said
-
-
-async def lesson(prompt: str) -> Shown:
+async def lesson(model: ChatModel, prompt: str) -> Shown:
     """The same prompt through the loop above and through `Runner`."""
     messages = [Message.user(prompt)]
-    await loop(OfflineModel(), messages)
+    await loop(model, messages)
     print("by hand")
     show(messages)
-    async with Runner(Agent(OfflineModel(), tools=[count_words]), transcripts=None) as runner:
+    agent = Agent(model, tools=[count_words], compaction=None)  # room is made from lesson 6 on
+    async with Runner(agent, transcripts=None) as runner:
         result = await runner.run(prompt)
     print("\nby Runner")
     show(result.messages)
@@ -131,12 +140,14 @@ def show(messages: list[Message] | tuple[Message, ...]) -> None:
             print(f"{'':>11}  → {call.name}({call.arguments})")
 
 
-def main(prompt: str | None = None) -> Shown:
-    """Run the lesson; `prompt` is asked instead of its own."""
-    return asyncio.run(lesson(prompt or PROMPT))
+def main(prompt: str | None = None, model: ChatModel | None = None) -> Shown:
+    """Run the lesson; `prompt` is asked instead of its own, and `model` instead of the stand-in."""
+    return asyncio.run(lesson(model or OfflineModel(), prompt or PROMPT))
 
 
 if __name__ == "__main__":
     options = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     options.add_argument("--prompt", help="what to ask instead of the lesson's own prompt")
-    main(options.parse_args().prompt)
+    options.add_argument("--model", metavar="NAME", help="a real model, such as gpt-5-mini")
+    given = options.parse_args()
+    main(given.prompt, OpenAIChat(given.model) if given.model else None)

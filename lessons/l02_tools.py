@@ -1,9 +1,9 @@
 """A tool is a function; its signature and docstring are all that a model needs to call it.
 
 The problem
-    In lesson 1 the description of the tool was written by hand beside the function, and the two will
-    drift apart. The loop trusted the model: a wrong name or a wrong argument ended the program. And calls
-    that could run at the same time waited for each other.
+    In lesson 1 the description of the tool was written by hand beside the function. The two will drift
+    apart. The loop trusted the model: a wrong name or a wrong argument ended the program. And calls that
+    could run at the same time waited for each other.
 
 The picture
     @tool                                              what the model is sent
@@ -20,24 +20,37 @@ The picture
 
 How it works
     Type hints become the JSON schema and check the arguments; `Annotated[…, Field(…)]` adds limits and
-    words; the docstring says what it is for. `@tool` only marks the function, which stays callable as it
-    was, and takes options, such as how long a call may last.
+    words. The docstring says what it is for. `@tool` only marks the function, which stays callable as it
+    was. It takes options, such as how long a call may last.
 
-    A parameter annotated with `RunContext` is filled in by the runner and hidden from the model. Its
-    `deps` is your own object, given to `run(deps=…)`: a kitchen here, a database elsewhere.
+    A parameter annotated with `RunContext` is filled in by the runner and hidden from the model. Its `deps`
+    is your own object, given to `run(deps=…)`: a kitchen here, a database elsewhere.
 
-    Whatever goes wrong is an answer: arguments that do not fit, an exception, a time limit, a name that is
-    no tool. The model reads what happened and decides. `RetryTool` is for what it can do better: its text
-    is the hint. All calls of one message run side by side; here `bake` waits until `heat_oven`, called
-    after it, has heated the oven, so one after the other they would never end.
+    Whatever goes wrong is an answer. It may be arguments that do not fit, an exception, a time limit, or a
+    name that is no tool. The model reads what happened and decides. `RetryTool` is for what it can do
+    better: its text is the hint.
+
+    Tools reach what you give them, and nothing else: that is the sandbox. `fetch` knows one pantry.
+    `agentloop.workspace` has tools for files that never leave their folder.
+
+    All calls of one message run side by side. Here `bake` waits until `heat_oven`, called after it, has
+    heated the oven. One after the other they would never end.
 
 What changed
-    Since lesson 1: no schema by hand, no crash on a wrong call, no waiting in line. The loop is the same.
+    | | lesson 1 | now |
+    |---|---|---|
+    | the schema | written by hand | made from the function |
+    | a wrong call | ends the program | is answered, and the model tries again |
+    | calls of one message | one after the other | side by side |
 
 Try it
     python lessons/l02_tools.py
-    python lessons/l02_tools.py --prompt "Use fetch on 'flour' and 'saffron'."   (the offline model calls)
-    python lessons/l02_tools.py --prompt "Use bake on 'bread'."   (a cold oven: the time limit answers)
+    python lessons/l02_tools.py --prompt "Use fetch on 'flour' and 'saffron'."
+    python lessons/l02_tools.py --prompt "Use bake on 'bread'."
+
+    - With a prompt the offline model takes the place of `baker`, and calls the tools that it names.
+    - The last one bakes in a cold oven: the time limit answers.
+    - With a real model: put OpenAIChat("…") in place of `baker()`; it needs to call tools.
 """
 
 import asyncio
@@ -51,17 +64,6 @@ from pydantic import Field
 
 from agentloop import Agent, ChatModel, Message, OfflineModel, RetryTool, RunContext, Runner, Tool, tool
 from agentloop.testing import ScriptedModel, calls
-
-PROMPT = "Bake a bread."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
-    """What the model was sent of one tool, and what it was told of each of its calls."""
-
-    schema: Mapping[str, Any]
-    answers: tuple[tuple[str, str], ...]
-    output: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +108,18 @@ async def bake(what: str, kitchen: RunContext[Kitchen]) -> str:
 def weigh(ingredient: str) -> int:
     """Weigh an ingredient, in grams."""
     raise OSError(f"the scale shows nothing for {ingredient}: its battery is empty")
+
+
+PROMPT = "Bake a bread."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What the model was sent of one tool, and what it was told of each of its calls."""
+
+    schema: Mapping[str, Any]
+    answers: tuple[tuple[str, str], ...]
+    output: str
 
 
 def baker() -> ScriptedModel:

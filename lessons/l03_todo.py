@@ -14,26 +14,34 @@ The picture
                           [Kept in sight by your tools …]  the newest list, behind the summary
 
 How it works
-    `Todo` is a set of tools. The model writes the whole list with `todo_write`, with one item in progress at
-    most; a list that breaks this is refused, with the reason, and the old one stands.
+    `Todo` is a set of tools. The model writes the whole list with `todo_write`, with one item in progress
+    at most. A list that breaks this is refused, with the reason. The old one stands.
 
     The set holds no list. The list is what the last `todo_write` in the log says. So a crash loses nothing,
     and another process goes on with it.
 
-    Before each result of a batch goes into the log, the set is asked whether the model is to be reminded. It
-    counts the steps since the last list. At the number that you set, one note stands behind the result.
+    Before results go into the log, the set is asked whether the model is to be reminded. It counts the
+    steps since the last list. At the number that you set, one note stands behind the result.
 
     When a compaction hides the newest list, the set says it again, behind the summary. Until the next
     compaction that text stays the same, byte for byte, so that a provider's prompt cache still holds.
 
 What changed
-    Lesson 2 gave the agent single tools. A set brings tools that belong together, and what the model is to
-    keep in sight of them. The loop is the same.
+    | | lesson 2 | now |
+    |---|---|---|
+    | tools come | one by one | also as a set |
+    | after a compaction stands | a summary | a summary, and what sets keep in sight |
+    | behind a result stands | nothing | a reminder, where one is due |
 
 Try it
     python lessons/l03_todo.py
-    python lessons/l03_todo.py --prompt "Use todo_read."   (the offline model calls it: nothing is written)
-    Set `remind_after` to None, and look at the results. Leave `Todo` out, and look what a compaction leaves.
+    python lessons/l03_todo.py --prompt "Use todo_read."
+
+    - With a prompt the offline model takes the place of `painter`. It calls `todo_read`: nothing is
+      written.
+    - Set `remind_after` to None, and look at the results. Leave `Todo` out, and look what a compaction
+      leaves.
+    - With a real model: put OpenAIChat("…") in place of `painter()`; it needs to call tools.
 """
 
 import asyncio
@@ -44,6 +52,24 @@ from typing import Any
 
 from agentloop import Agent, ChatModel, Message, OfflineModel, Runner, Todo, tool
 from agentloop.testing import ScriptedModel, calls
+
+
+async def lesson(model: ChatModel, prompt: str) -> "Shown":
+    """A day of work, a compaction over night, and what the model sees of its list in the morning."""
+    agent = Agent(model, tools=[Todo(remind_after=2), work])
+    async with Runner(agent, transcripts=None) as runner:
+        print(f"> {prompt}")
+        result = await runner.run(prompt, session_id=SESSION)
+        for talk in TALK:
+            await runner.run(talk, session_id=SESSION)
+        results = tuple(message.text for message in result.messages if message.role == "tool")
+        report(results)
+        print(f"\ncompact: {(await runner.compact(SESSION)).status}")
+        result = await runner.run("Good morning.", session_id=SESSION)
+    kept = kept_in(result.messages)
+    print(f"\nbehind the summary\n{kept or '(nothing is open)'}\n\n{result.output}")
+    return Shown(results=results, kept=kept, output=result.output)
+
 
 PROMPT = "Paint the garden shed."
 JOBS = ("scrape the boards", "sand them", "fill the cracks", "paint them")
@@ -90,23 +116,6 @@ def painter() -> ScriptedModel:
             "Good morning. I go on with the last job: paint them.",
         ]
     )
-
-
-async def lesson(model: ChatModel, prompt: str) -> Shown:
-    """A day of work, a compaction over night, and what the model sees of its list in the morning."""
-    agent = Agent(model, tools=[Todo(remind_after=2), work])
-    async with Runner(agent, transcripts=None) as runner:
-        print(f"> {prompt}")
-        result = await runner.run(prompt, session_id=SESSION)
-        for talk in TALK:
-            await runner.run(talk, session_id=SESSION)
-        results = tuple(message.text for message in result.messages if message.role == "tool")
-        report(results)
-        print(f"\ncompact: {(await runner.compact(SESSION)).status}")
-        result = await runner.run("Good morning.", session_id=SESSION)
-    kept = kept_in(result.messages)
-    print(f"\nbehind the summary\n{kept or '(nothing is open)'}\n\n{result.output}")
-    return Shown(results=results, kept=kept, output=result.output)
 
 
 def report(results: Sequence[str]) -> None:

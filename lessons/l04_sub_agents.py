@@ -15,9 +15,9 @@ The picture
     answer
 
 How it works
-    `agent.as_tool(name, description)` makes an agent a tool of another one. The model gives it a `task`. That
-    text is all that the sub-agent knows: it begins with an empty context of its own. Its answer is the result
-    of the call.
+    `agent.as_tool(name, description)` makes an agent a tool of another one. The model gives it a `task`.
+    That text is all that the sub-agent knows: it begins with an empty context of its own. Its answer is the
+    result of the call.
 
     Each call has a log of its own, a branch of the session. `runner.branches(id)` lists them. They go where
     the session goes: who deletes it deletes them.
@@ -35,8 +35,10 @@ What changed
 Try it
     python lessons/l04_sub_agents.py
     python lessons/l04_sub_agents.py --prompt "scout(task='Read the letter of Ben.')"
-    Give `as_tool` the argument `limits=Limits(steps=1)`: no scout comes home, and the lead is told so.
-    With a real model: put OpenAIChat("…") in place of both; it needs to call tools.
+
+    - With a prompt the offline model takes the place of `lead`, and calls the tools that it names.
+    - Give `as_tool` the argument `limits=Limits(steps=1)`: no scout comes home, and the lead is told so.
+    - With a real model: put OpenAIChat("…") in place of `lead()` and `reader()`; it needs to call tools.
 """
 
 import asyncio

@@ -15,24 +15,30 @@ The picture
                                                                   Green: 2 minutes. …
 
 How it works
-    A skill is a folder with a `SKILL.md`. Between two lines of `---` stand its name and what it is for; below
-    stands the text. `Skills(folder)` reads the names once. They become a part of the instructions, one line
-    each. The text comes in as the result of a call, and only then costs tokens.
+    A skill is a folder with a `SKILL.md`. Between two lines of `---` stand its name and what it is for;
+    below stands the text. `Skills(folder)` reads the names once. They become a part of the instructions,
+    one line each. The text comes in as the result of a call, and only then costs tokens.
 
-    `read_skill` reads the other files of a skill too. It leads to nothing outside of the skill's folder: not
-    by `..`, not by an absolute path, not by a link.
+    `read_skill` reads the other files of a skill too. It leads to nothing outside of the skill's folder: by
+    no `..`, no absolute path, no link.
 
     What was read must not be forgotten while the work goes on. Where a compaction hides it, the set puts it
     behind the summary, the newest first. What has no room there is named, so that it can be read again.
 
 What changed
-    Lesson 3 had a set of tools that keeps a list in sight. This set keeps texts in sight, and adds to the
-    instructions.
+    | | lesson 4 | now |
+    |---|---|---|
+    | what is long is read | by a sub-agent, which tells one line | by the agent itself, when it is needed |
+    | in every request stand | the agent's instructions | also one line for each skill |
+    | kept in sight | the list of a set | also the texts that were read |
 
 Try it
     python lessons/l05_skills.py
     python lessons/l05_skills.py --prompt "Use read_skill on 'bread'."
-    Write a folder of your own with a SKILL.md, and give it to `Skills`.
+
+    - With a prompt the offline model takes the place of `cook`, and calls the tools that it names.
+    - Write a folder of your own with a SKILL.md, and give it to `Skills`.
+    - With a real model: put OpenAIChat("…") in place of `cook()`; it needs to call tools.
 """
 
 import asyncio
@@ -44,6 +50,28 @@ from tempfile import TemporaryDirectory
 
 from agentloop import Agent, ChatModel, Message, OfflineModel, Runner, Skills
 from agentloop.testing import ScriptedModel, calls
+
+
+async def lesson(model: ChatModel, prompt: str) -> "Shown":
+    """One prompt that needs a skill, a compaction, and what is left of the skill then."""
+    with TemporaryDirectory(prefix="agentloop-lesson-") as place:
+        write(Path(place))
+        skills = Skills(place)
+        print(f"in every request\n{indented(skills.instructions)}\n\n> {prompt}")
+        async with Runner(Agent(model, tools=[skills]), transcripts=None) as runner:
+            result = await runner.run(prompt, session_id=SESSION)
+            for talk in TALK:
+                await runner.run(talk, session_id=SESSION)
+            results = tuple(message.text for message in result.messages if message.role == "tool")
+            print("\n".join(indented(text[:130]) for text in results))
+            print(f"\ncompact: {(await runner.compact(SESSION)).status}")
+            result = await runner.run("Another pot, please.", session_id=SESSION)
+    kept = kept_in(result.messages)
+    print(
+        f"\nbehind the summary\n{indented(kept[:200]) if kept else '  (nothing was read)'}\n\n{result.output}"
+    )
+    return Shown(instructions=skills.instructions, results=results, kept=kept, output=result.output)
+
 
 PROMPT = "Make me a pot of green tea."
 TALK = ("Where does it grow?", "Thank you.")
@@ -90,27 +118,6 @@ def cook() -> ScriptedModel:
             "The second pot is made as the first: the skill is still in sight.",
         ]
     )
-
-
-async def lesson(model: ChatModel, prompt: str) -> Shown:
-    """One prompt that needs a skill, a compaction, and what is left of the skill then."""
-    with TemporaryDirectory(prefix="agentloop-lesson-") as place:
-        write(Path(place))
-        skills = Skills(place)
-        print(f"in every request\n{indented(skills.instructions)}\n\n> {prompt}")
-        async with Runner(Agent(model, tools=[skills]), transcripts=None) as runner:
-            result = await runner.run(prompt, session_id=SESSION)
-            for talk in TALK:
-                await runner.run(talk, session_id=SESSION)
-            results = tuple(message.text for message in result.messages if message.role == "tool")
-            print("\n".join(indented(text[:130]) for text in results))
-            print(f"\ncompact: {(await runner.compact(SESSION)).status}")
-            result = await runner.run("Another pot, please.", session_id=SESSION)
-    kept = kept_in(result.messages)
-    print(
-        f"\nbehind the summary\n{indented(kept[:200]) if kept else '  (nothing was read)'}\n\n{result.output}"
-    )
-    return Shown(instructions=skills.instructions, results=results, kept=kept, output=result.output)
 
 
 def indented(text: str) -> str:

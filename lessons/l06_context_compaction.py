@@ -1,9 +1,9 @@
-"""What the model sees is a view of the log; when the view grows too large, the view changes, not the log.
+"""What the model sees is a view of the log. When that is too large, the view changes, not the log.
 
 The problem
-    Each request carries the whole conversation, and a model takes only so many tokens: its window. An
-    agent that reads files fills it in minutes. Then the server refuses the request and the work is over;
-    and whoever deletes the oldest messages to go on has lost what was asked and what was found.
+    Each request carries the whole conversation, and a model takes only so many tokens: its window. An agent
+    that reads files fills it in minutes. Then the server refuses the request and the work is over. Whoever
+    deletes the oldest messages to go on has lost what was asked and what was found.
 
 The picture
     the log: everything, for ever            the context: what the model sees now
@@ -16,27 +16,35 @@ The picture
       undo                                   1  2  3~ 4  5~ 6  7  8     one more record; nothing was lost
 
 How it works
-    1  Before each request old tool results are cleared: they keep their place and their first characters,
-       with a note of how to get the rest. No model is asked. It is done in batches, since each change of
-       an old message makes a provider's prompt cache worthless from there on.
-    2  When the next request would cross the threshold, the full history is saved to a transcript. Then a
-       model writes a summary of the older part, which stands in its place as a user message that begins
-       `[Conversation compressed. Transcript: <file name>]`. What is recent stays as it is, a call and its
+    1. Before each request old tool results are cleared. They keep their place and their first characters,
+       with a note of how to get the rest. No model is asked. It is done in batches: each change of an old
+       message makes a provider's prompt cache worthless from there.
+    2. When the next request would cross the threshold, the full history is saved to a transcript. Then a
+       model writes a summary of the older part. It stands in its place as a user message, which begins with
+       `[Conversation compressed. Transcript: <file name>]`. What is recent stays as it is. A call and its
        results are never parted, and the newest request is never hidden.
-    3  The model is offered the tool `compact(focus=…)`, since it knows best when a part of the work is
+    3. The model is offered the tool `compact(focus=…)`, since it knows best when a part of the work is
        done. The stand-in follows rules and has no such sense, so here a second prompt tells it to.
 
-    Each compaction is one record in the log, "these positions are represented by this text from now on".
-    So `undo` is one more record, and the context of before is back.
+    Each compaction is one record in the log: "these positions are represented by this text from now on". So
+    `undo` is one more record, and the context of before is back.
 
 What changed
-    The agent of lesson 2 got one argument, `compaction=Compaction()`, which is the default anyway. The
-    loop did not change at all: room is made right before the model is asked.
+    | | lesson 5 | now |
+    |---|---|---|
+    | compaction came | when we called `compact` | by itself, in three layers |
+    | the agent has | tools | also `compaction=Compaction()`, which is the default anyway |
+    | the loop | | did not change: room is made right before the model is asked |
 
 Try it
     python lessons/l06_context_compaction.py
-    python lessons/l06_context_compaction.py --prompt "Read red_kale.py and say what it does." (all fits)
-    Set WINDOW to "5k" and to "128k"; pass `Compaction(micro=None)`; pass `compaction=None` and see it end.
+    python lessons/l06_context_compaction.py --prompt "Read red_kale.py and say what it does."
+
+    - One file fits: nothing is compacted until the second prompt wishes it.
+    - Set WINDOW to "5k" and to "128k"; pass `Compaction(micro=None)`; pass `compaction=None` and see it
+      end.
+    - With a real model: add --model gpt-5-mini. It needs to call tools; WINDOW makes its window as small as
+      here.
 """
 
 import asyncio
@@ -47,7 +55,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from agentloop import Agent, Compaction, Message, OfflineModel, Runner
+from agentloop import Agent, ChatModel, Compaction, Message, OfflineModel, OpenAIChat, Runner
 from agentloop.sessions import listed
 from agentloop.stream import (
     AnyStreamEvent,
@@ -58,6 +66,29 @@ from agentloop.stream import (
     RunEnded,
 )
 from agentloop.workspace import workspace_tools
+
+
+async def lesson(model: ChatModel, prompt: str) -> "Shown":
+    """Read more files than fit, then ask for a compaction, list what was saved, and undo."""
+    with TemporaryDirectory(prefix="agentloop-lesson-") as place:
+        garden, saved = Path(place, "garden"), Path(place, "transcripts")
+        plant(garden)
+        agent = Agent(model, tools=workspace_tools(garden), compaction=Compaction())
+        async with Runner(agent, transcripts=saved) as runner:
+            print(f"{len(PLANTS)} files, and a window of {model.window} tokens")
+            events = [*await watch(runner, prompt), *await watch(runner, WISH)]
+            compacted = (await runner.status(SESSION)).tokens
+            await runner.undo(SESSION)
+            undone = (await runner.status(SESSION)).tokens
+        shown = Shown(
+            events=tuple(events),
+            transcript=next(map(read, listed(saved)), None),
+            tokens_compacted=compacted,
+            tokens_undone=undone,
+        )
+    report(shown)
+    return shown
+
 
 PROMPT = "Read every Python file in this folder and say what each one does."
 WISH = "Use `compact` with focus on the plants."
@@ -97,28 +128,6 @@ class Shown:
     def said(self) -> tuple[Message, ...]:
         """Every message of the session, whole, in the order of the log."""
         return tuple(event.message for event in self.events if isinstance(event, MessageAdded))
-
-
-async def lesson(prompt: str) -> Shown:
-    """Read more files than fit, then ask for a compaction, list what was saved, and undo."""
-    with TemporaryDirectory(prefix="agentloop-lesson-") as place:
-        garden, saved = Path(place, "garden"), Path(place, "transcripts")
-        plant(garden)
-        agent = Agent(OfflineModel(window=WINDOW), tools=workspace_tools(garden), compaction=Compaction())
-        async with Runner(agent, transcripts=saved) as runner:
-            print(f"{len(PLANTS)} files, and a window of {WINDOW} tokens")
-            events = [*await watch(runner, prompt), *await watch(runner, WISH)]
-            compacted = (await runner.status(SESSION)).tokens
-            await runner.undo(SESSION)
-            undone = (await runner.status(SESSION)).tokens
-        shown = Shown(
-            events=tuple(events),
-            transcript=next(map(read, listed(saved)), None),
-            tokens_compacted=compacted,
-            tokens_undone=undone,
-        )
-    report(shown)
-    return shown
 
 
 def plant(garden: Path) -> None:
@@ -172,12 +181,14 @@ def report(shown: Shown) -> None:
     print(f"  {shown.tokens_compacted:,} → {shown.tokens_undone:,} tokens in the context")
 
 
-def main(prompt: str | None = None) -> Shown:
-    """Run the lesson; `prompt` is asked instead of its own."""
-    return asyncio.run(lesson(prompt or PROMPT))
+def main(prompt: str | None = None, model: ChatModel | None = None) -> Shown:
+    """Run the lesson; `prompt` is asked instead of its own, and `model` instead of the stand-in."""
+    return asyncio.run(lesson(model or OfflineModel(window=WINDOW), prompt or PROMPT))
 
 
 if __name__ == "__main__":
     options = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     options.add_argument("--prompt", help="what to ask instead of the lesson's own prompt")
-    main(options.parse_args().prompt)
+    options.add_argument("--model", metavar="NAME", help="a real model, such as gpt-5-mini")
+    given = options.parse_args()
+    main(given.prompt, OpenAIChat(given.model, window=WINDOW) if given.model else None)

@@ -2,8 +2,8 @@
 
 The problem
     Lesson 6 took the default: near the threshold the older part becomes a summary. A chat wants its newest
-    turns and no bill for summaries. A long job wants to keep what was decided. Which policy is right is your
-    choice. A wrong choice must not cost what was said.
+    turns and no bill for summaries. A long job wants to keep what was decided. Which policy is right is
+    your choice. A wrong choice must not cost what was said.
 
 The picture
     trigger(context, budget)      strategy(context, budget)                 instead
@@ -18,8 +18,8 @@ How it works
     `agentloop.triggers` has others, and `any_of`, `all_of` and `not_` combine them.
 
     A strategy gives a `Cut`: what is covered, and what stands instead. `drop_the_older_half` is one.
-    `foldable` says what may go, so that no call is parted from its result. `replaced_by(strategy, Digest())`
-    takes the cut of one and puts a digest in its place.
+    `foldable` says what may go, so that no call is parted from its result. `replaced_by(strategy,
+    Digest())` takes the cut of one and puts a digest in its place.
 
     A policy puts them together: `Compaction(trigger=…, strategy=…)`. `runner.compact(id, strategy=…)` takes
     another strategy this once. `runner.preview(id, strategy=…)` says what it would do, and does nothing.
@@ -27,7 +27,7 @@ How it works
     Nothing is deleted. `undo` adds one record, and the context is what it was, byte for byte.
 
 What changed
-    | | lesson 6 | now |
+    | | lesson 13 | now |
     |---|---|---|
     | when | at a share of the window | a function says when |
     | what goes | all but the newest part | a function says what |
@@ -36,8 +36,9 @@ What changed
 Try it
     python lessons/l14_triggers_strategies_undo.py
     python lessons/l14_triggers_strategies_undo.py --prompt "What is the code of the mill?"
-    Add `SlidingWindow(4)` or a strategy of yours to `STRATEGIES`.
-    With a real model: put OpenAIChat("…") in place of `OfflineModel()`; it needs nothing but words.
+
+    - Add `SlidingWindow(4)`, or a strategy of yours, to `STRATEGIES`.
+    - With a real model: put OpenAIChat("…") in place of `OfflineModel()`; it needs nothing but words.
 """
 
 import asyncio

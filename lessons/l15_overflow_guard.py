@@ -2,8 +2,8 @@
 
 The problem
     Your count of tokens is an estimate, and the server's window may be smaller than you were told. So a
-    request can be refused although all looked well. And a compaction can fail to help: whoever compacts again
-    and again then pays for summaries and gets nowhere.
+    request can be refused although all looked well. And a compaction can fail to help: whoever compacts
+    again and again then pays for summaries and gets nowhere.
 
 The picture
     request: 2,788 tokens  ──►  server: "too long, my window is 2,500"
@@ -19,9 +19,9 @@ How it works
     reason `overflow`, and asks again. You see nothing of it but events.
 
     Each compaction is judged by its outcome. One that did nothing, failed, or was needed again at once is a
-    strike. After a strike the next try waits. Three strikes pause automatic compaction until the context has
-    grown. `CompactionSkipped` says why nothing is begun. Strikes are read from the log, so a new process
-    knows them.
+    strike. After a strike the next try waits. Three strikes pause automatic compaction until the context
+    has grown. `CompactionSkipped` says why nothing is begun. Strikes are read from the log, so a new
+    process knows them.
 
     `restless` is a trigger that always fires. The model that writes its summaries gives blank ones. So a
     digest stands instead, and each compaction is a strike. Without the guard each request would cost one.
@@ -38,8 +38,9 @@ What changed
 Try it
     python lessons/l15_overflow_guard.py
     python lessons/l15_overflow_guard.py --prompt "How many messages do you see?"
-    Set WINDOW to "1k" and to "8k". Let `restless` fire only at more than ten messages.
-    With a real model: put OpenAIChat("…", window="1m") in place of `Server()`; its server must refuse.
+
+    - Set WINDOW to "2k" and to "8k". Let `restless` fire only at more than ten messages.
+    - With a real model: put OpenAIChat("…", window="1m") in place of `Server()`; its server must refuse.
 """
 
 import asyncio

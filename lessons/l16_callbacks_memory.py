@@ -2,8 +2,8 @@
 
 The problem
     A summary keeps what this conversation needs. Who you are and what you must not eat, the next one needs
-    too. It goes when the session ends. After a compaction nobody reads those messages again. Asking the model
-    at the end of every turn what to remember costs a request each time, mostly for nothing.
+    too. It goes when the session ends. After a compaction nobody reads those messages again. Asking the
+    model at the end of every turn what to remember costs a request each time, mostly for nothing.
 
 The picture
     session one                                                session two
@@ -17,14 +17,14 @@ The picture
                                then the transcript, the summary, the compaction
 
 How it works
-    `Callbacks` is a class with blank methods; `FactKeeper` overrides one. `before_compaction` is awaited
-    before anything is hidden, whoever asked for the compaction. It gets exactly the messages that are about
-    to go, untouched.
+    `Callbacks` is a class with blank methods; the one here overrides one of them. `before_compaction` is
+    awaited before anything is hidden, whoever asked for the compaction. It gets exactly the messages that
+    are about to go, untouched.
 
-    Here it asks a model for the facts in what the user said. It adds them to a small JSON file, each with the
-    session and the position that it came from. So a fact can be looked up in the log. A fact that stands in
-    no message was made up, and is dropped. The purpose "memory" tells the model, and the bill, what a request
-    is for.
+    Here it asks a model for the facts in what the user said. It adds them to a small JSON file, each with
+    the session and the position that it came from. So a fact can be looked up in the log. A fact that
+    stands in no message was made up, and is dropped. The purpose "memory" tells the model, and the bill,
+    what a request is for.
 
     It returns None and the compaction goes on. It might also return `Veto(reason)`, `Focus(text)` or
     `Replace(summary)`. Should it raise or hang, that is an event and the run goes on: your code cannot
@@ -42,8 +42,10 @@ What changed
 Try it
     python lessons/l16_callbacks_memory.py
     python lessons/l16_callbacks_memory.py --prompt "What is my sister's name?"
-    Return `Replace("We talked about dinners.")` from `before_compaction`: no model writes the summary.
-    With a real model: put OpenAIChat("…") in place of `OfflineModel`; it needs to follow "one fact a line".
+
+    - Return `Replace("We talked about dinners.")` from `before_compaction`: no model writes the summary.
+    - With a real model: put OpenAIChat("…") in place of `OfflineModel`; it needs to follow "one fact a
+      line".
 """
 
 import asyncio
@@ -65,6 +67,30 @@ from agentloop import (
     OfflineModel,
     Runner,
 )
+
+
+class FactKeeper(Callbacks):
+    """Keeps the facts of what is about to leave the context in a JSON file."""
+
+    def __init__(self, model: ChatModel, path: Path) -> None:
+        self.model, self.path = model, path
+        self.gathered = 0
+
+    async def before_compaction(self, request: CompactionRequest) -> None:
+        """Ask what is to be kept of what the user said, and add it to the file."""
+        self.gathered += 1
+        said = [each for each in request.messages if each.message.role == "user"]
+        texts = await facts_in(self.model, "\n\n".join(each.message.text for each in said))
+        facts = {fact.text: fact for fact in load(self.path)}
+        known = len(facts)
+        for each in said:
+            for text in texts:
+                if text in each.message.text:
+                    facts.setdefault(text, Fact(text=text, session=request.session_id, seq=each.seq))
+        self.path.write_text(json.dumps([asdict(fact) for fact in facts.values()], indent=1), "utf-8")
+        going, new = len(request.messages), len(facts) - known
+        print(f"  before_compaction: {going} messages are about to go, new facts: {new}")
+
 
 QUESTION = "What is my allergy?"
 WINDOW = "2k"
@@ -97,29 +123,6 @@ class Shown:
     gathered: int
     with_memory: str
     without_memory: str
-
-
-class FactKeeper(Callbacks):
-    """Keeps the facts of what is about to leave the context in a JSON file."""
-
-    def __init__(self, model: ChatModel, path: Path) -> None:
-        self.model, self.path = model, path
-        self.gathered = 0
-
-    async def before_compaction(self, request: CompactionRequest) -> None:
-        """Ask what is to be kept of what the user said, and add it to the file."""
-        self.gathered += 1
-        said = [each for each in request.messages if each.message.role == "user"]
-        texts = await facts_in(self.model, "\n\n".join(each.message.text for each in said))
-        facts = {fact.text: fact for fact in load(self.path)}
-        known = len(facts)
-        for each in said:
-            for text in texts:
-                if text in each.message.text:
-                    facts.setdefault(text, Fact(text=text, session=request.session_id, seq=each.seq))
-        self.path.write_text(json.dumps([asdict(fact) for fact in facts.values()], indent=1), "utf-8")
-        going, new = len(request.messages), len(facts) - known
-        print(f"  before_compaction: {going} messages are about to go, new facts: {new}")
 
 
 async def facts_in(model: ChatModel, text: str) -> list[str]:

@@ -1,9 +1,8 @@
-"""A session outlives its program: the log on disc says what was done, and so what is to be done next.
+"""A session outlives its program: the log says what was done, and so what is to be done next.
 
 The problem
-    Programs die in the middle of their work. The one that goes on must not do again what was done: a second
-    letter is sent, a second bill is paid. And two programs at once on one conversation spoil it for each
-    other.
+    Programs die in the middle of their work. The one that goes on must not do again what was done. Else a
+    bill is paid twice. And two programs at once on one conversation spoil it for each other.
 
 The picture
     program 1:  prompt ► pack(tent) ✓ ► pack(stove) … killed
@@ -26,8 +25,8 @@ How it works
     `when_busy="wait"`. The lease of a dead program counts no more. Beside it each write says how long it
     believes the log to be. Where that is wrong, nothing is written: a conflict, and no message is lost.
 
-    Many machines do the same on PostgreSQL: `RunQueue` takes runs, `Worker`s do them. Where one dies, another
-    goes on. Give `--database postgresql://…`, and the last part runs too.
+    Many machines do the same on PostgreSQL: `RunQueue` takes runs, `Worker`s do them. Where one dies,
+    another goes on. Give --database postgresql://…, and the last part runs too.
 
 What changed
     | | lesson 16 | now |
@@ -39,9 +38,10 @@ What changed
 Try it
     python lessons/l17_sessions_resume_workers.py
     python lessons/l17_sessions_resume_workers.py --prompt "What do you remember?"
-    Mark `pack` as `@tool(idempotent=True)`: its call runs again, and the script, which does not look, packs
-    the stove twice.
-    With a real model: put OpenAIChat("…") in place of both scripts; it needs to call tools.
+
+    - Mark `pack` as `@tool(idempotent=True)`. Its call runs again, and the script, which does not look,
+      packs the stove twice.
+    - With a real model: put OpenAIChat("…") in place of both scripts; it needs to call tools.
 """
 
 import asyncio
