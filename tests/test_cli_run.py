@@ -437,7 +437,9 @@ def test_lessons_are_listed_and_run(tmp_path: Path) -> None:
         for text in ("A conversation is a list", "The problem\n", "The picture\n", "lessons/l00_chat.py\n")
     )
     assert 0 == motto < problem < picture < path
-    assert "How it works" not in done.out
+    assert "How it works" in done.out[:path]
+    source = agentloop("lessons", "0", "--source", cwd=tmp_path)
+    assert (source.status, source.out) == (0, (ROOT / "lessons" / "l00_chat.py").read_text("utf-8"))
     assert done.out[path:].strip().count("\n") > 0
 
 

@@ -77,7 +77,7 @@ def one(blocks: Sequence[Block], words: str) -> Block:
 
 def label(block: Block) -> str:
     """Its page, and the first line that tells it from others."""
-    return f"{block.page}:{BLOCKS.index(block)}"
+    return f"{block.page}:{BLOCKS.index(block) if block in BLOCKS else 0}"
 
 
 def spans(page: str) -> list[str]:
@@ -320,7 +320,16 @@ def test_every_link_leads_somewhere(page: str) -> None:
 
 def test_every_page_is_reached_from_the_readme() -> None:
     linked = {target.partition("#")[0] for target in LINK.findall(PAGES["README.md"])}
-    assert set(PAGES) - {"README.md"} <= linked
+    assert {*PAGES, "docs/llms.txt"} - {"README.md"} <= linked
+
+
+def test_every_page_is_named_for_models_and_their_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (ROOT / "docs" / "llms.txt").read_text("utf-8")
+    linked = [(ROOT / "docs" / target).resolve() for target in LINK.findall(text)]
+    assert {str(path.relative_to(ROOT)) for path in linked} == set(PAGES)
+    ((language, kind, example),) = FENCE.findall(text)
+    ran(Block(page="docs/llms.txt", language=language, kind=kind, text=example))
+    assert capsys.readouterr().out == "double(number=21) says: 42\n"
 
 
 @pytest.mark.parametrize("page", sorted(PAGES))

@@ -34,6 +34,7 @@ from lessons import (
 )
 from tests.cli_kit import ROOT, Finished, run_script
 from tests.cli_kit import agentloop as command_line
+from tests.course import PAGE, page
 
 pytestmark = pytest.mark.whole
 
@@ -105,6 +106,15 @@ def test_its_text_has_a_motto_and_every_section(path: Path, tmp_path: Path) -> N
     assert re.findall(r"^(?=\S)(?!\Z).+$", text, re.MULTILINE)[1:] == SECTIONS
     assert f"python lessons/{path.name}" in text
     assert motto in run_alone(path, tmp_path, "--help").out
+
+
+@each_lesson
+def test_it_is_short_and_says_what_changed_and_what_a_real_model_needs(path: Path) -> None:
+    text = path.read_text("utf-8")
+    end = ast.parse(text).body[0].end_lineno
+    assert len([line for line in text.splitlines()[end:] if line.strip()]) <= 120
+    assert "What changed\n    | | " in text
+    assert text.count("    - With a real model: ") == 1
 
 
 @each_lesson
@@ -285,6 +295,10 @@ def test_a_killed_program_is_gone_on_with_and_two_at_once_do_not_meet() -> None:
 def test_a_worker_answers_where_there_is_a_database(database: str) -> None:
     shown = l17_sessions_resume_workers.main(database=database)
     assert shown.queued == "answered: I see 1 message, this one included."
+
+
+def test_the_page_of_the_course_is_made_from_the_lessons() -> None:
+    assert PAGE.read_text("utf-8") == page(), "python -m tests.course writes it"
 
 
 def test_the_command_line_lists_the_lessons(tmp_path: Path) -> None:

@@ -39,7 +39,10 @@ from agentloop.stream import RunStatus
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "compact": ("agentloop.cli.compact:compact", "Compact a stored session now."),
     "demo": ("agentloop.cli.demo:demo", "Show an overflow, and compaction; needs no key."),
-    "lessons": ("agentloop.cli.lessons:lessons", "List the lessons, or run the one with that number."),
+    "lessons": (
+        "agentloop.cli.lessons:lessons",
+        "List the lessons, or explain the one with that number and run it.",
+    ),
     "models": ("agentloop.cli.models:models", "List the models that the server offers."),
     "rewind": ("agentloop.cli.compact:rewind", "Take the newest turn of a session back; undo gives it back."),
     "runs": ("agentloop.cli.durable:runs", "List the durable runs; show, cancel, resume or delete one."),

@@ -19,17 +19,26 @@ _NAME = re.compile(r"l(\d\d)_\w+\.py")
 @click.command()
 @click.argument("number", metavar="[N]", type=WholeNumber(least=0), required=False)
 @click.option("--prompt", metavar="TEXT", help="What to ask in the lesson, instead of its own example.")
-def lessons(number: int | None, prompt: str | None) -> int:
-    """List the lessons, or run the one with that number."""
+@click.option("--source", is_flag=True, help="Print the lesson's code instead of running it.")
+def lessons(number: int | None, prompt: str | None, source: bool) -> int:
+    """List the lessons, or explain the one with that number and run it."""
     found = lesson_files()
     if number is None:
+        if source or prompt is not None:
+            raise UsageError("--prompt and --source are of one lesson: name it, such as `lessons 6`")
         for each, path in found.items():
-            click.echo(f"{each:>3}  {_motto(path)}")
+            motto, _, _ = said_in(path).partition("\n")
+            click.echo(f"{each:>3}  {path.stem}: {motto}")
         return 0
     if number not in found:
         raise UsageError(f"there is no lesson {number}: there are {', '.join(map(str, found)) or 'none'}")
+    if source and prompt is not None:
+        raise UsageError("--source runs nothing, so it takes no --prompt")
     lesson = str(found[number])
-    print(f"{_introduction(found[number])}\n\n{lesson}\n", flush=True)  # click takes ASCII for a mistake
+    if source:
+        print(found[number].read_text("utf-8"), end="")
+        return 0
+    print(f"{said_in(found[number])}\n\n{lesson}\n", flush=True)  # click takes ASCII for a mistake
     sys.argv = [lesson] if prompt is None else [lesson, "--prompt", prompt]
     runpy.run_path(lesson, run_name="__main__")
     return 0
@@ -43,15 +52,6 @@ def lesson_files() -> Mapping[int, Path]:
     return {int(found[1]): path for path in paths if (found := _NAME.fullmatch(path.name))}
 
 
-def _said(path: Path) -> str:
+def said_in(path: Path) -> str:
+    """What a lesson says of itself: its motto, then its sections."""
     return ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
-
-
-def _introduction(path: Path) -> str:
-    """The motto, the problem and the picture; what follows is for who reads the code."""
-    return _said(path).partition("\n\nHow it works\n")[0]
-
-
-def _motto(path: Path) -> str:
-    first = _said(path).partition("\n")[0].strip()
-    return f"{path.stem}: {first}" if first else path.stem
