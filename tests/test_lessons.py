@@ -27,6 +27,8 @@ from lessons import (
     l04_sub_agents,
     l05_skills,
     l06_context_compaction,
+    l07_task_board,
+    l08_background,
     l14_triggers_strategies_undo,
     l15_overflow_guard,
     l16_callbacks_memory,
@@ -59,6 +61,8 @@ SHOWN = {
     "l04_sub_agents": ("scout: Ada: I wish for a telescope.", "letters~scout.", "if one reads all alone"),
     "l05_skills": ("- tea: How we", "Green: 2 minutes", "is outside", "compact: done", "[Kept in sight"),
     "l06_context_compaction": ("1 micro", "2 auto", "3 compact", "all there was", "transcript_", "undo:"),
+    "l07_task_board": ("task_1.json", "2 [ ] Plant · after 1", "Task 1, Dig: Clay below.", "No task is free"),
+    "l08_background": ("runs in the background", "[Reminder: job", "the dough is smooth", "its run ended"),
     "l14_triggers_strategies_undo": ("9 turns > 8 (done)", "I do not see", "The code of the cellar is 1037."),
     "l15_overflow_guard": ("the server refused", "2,500 learnt", "paused after 3", "the prompt has"),
     "l16_callbacks_memory": ("before_compaction:", "facts.json", "Your allergy is peanuts."),
@@ -255,6 +259,23 @@ def test_a_refusal_teaches_the_window_and_a_guard_pauses_what_does_not_help() ->
     assert "done" not in shown.outcomes
     assert "paused after 3" in shown.skipped[-1]
     assert "the prompt has" in shown.too_big
+
+
+def test_another_agent_does_the_tasks_on_disc_in_their_order() -> None:
+    shown = l07_task_board.main()
+    assert shown.files == ("task_1.json", "task_2.json", "task_3.json")
+    assert [text for text in shown.done if text.startswith("[Your task")][1].endswith("Dig: Clay below.")
+    assert {task.owner for task in shown.tasks} == {"bob"}
+    assert {task.status for task in shown.tasks} == {"completed"}
+
+
+def test_the_end_of_a_job_is_told_once_and_what_still_runs_is_stopped() -> None:
+    shown = l08_background.main()
+    told = [text for text in shown.results if "[Reminder: job" in text]
+    assert len(told) == 1
+    assert "brew" in told[0]
+    (sky,) = shown.stopped
+    assert "watch_the_sky" in sky
 
 
 def test_facts_that_left_one_session_are_known_in_the_next() -> None:
