@@ -533,9 +533,13 @@ class Team:
         return await runner.run("\n\n".join(parts), session_id=member.session_id)
 
     async def _end_task(self, name: str, output: str) -> None:
-        """The member's task ends with its answer; where it agreed to stop, it is given back."""
+        """The member's task ends with its answer, unless that was said before it knew what it had asked.
+
+        Where it agreed to stop, it is given back.
+        """
         letters, task = await self._mail.letters(), await self._task_of(name)
-        if task is None or _waits(letters, name):
+        unread = await self._members[name].unread()
+        if task is None or _waits(letters, name) or any(each.kind == "answer" for each in unread):
             return
         if _is_shut_down(letters, name):
             await self.board.of(name).give_back(task.id)

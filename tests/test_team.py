@@ -128,6 +128,20 @@ async def test_what_is_unread_is_told_again_once_a_compaction_has_hidden_the_not
     assert_valid(requests)
 
 
+async def test_a_yes_that_comes_before_its_asker_has_ended_does_not_end_the_task() -> None:
+    team: Team
+
+    async def at_once(_: ModelRequest) -> str:
+        await team.answer(1, True, "Go on.")
+        return "I wait."
+
+    ada = agent(calls(("ask", {"to": "user", "kind": "plan", "text": "Dig?"})), at_once, "Dug.")
+    team = Team({"ada": ada}, transcripts=None)
+    await team.board.add("Dig")
+    assert [result.output for result in await team.run()] == ["I wait.", "Dug."]
+    assert [task.result for task in await team.board.tasks()] == ["Dug."]
+
+
 async def test_a_yes_is_asked_for_and_given_once_by_its_number() -> None:
     ada = agent(
         calls(("ask", {"to": "lead", "kind": "plan", "text": "Dig by the wall?"})),
@@ -143,7 +157,7 @@ async def test_a_yes_is_asked_for_and_given_once_by_its_number() -> None:
     team = Team({"lead": lead, "ada": ada}, workers=["ada"], transcripts=None)
     await team.board.add("Dig")
     results = await team.run()
-    assert [result.output for result in results] == ["I wait.", "Said yes.", "Dug."]
+    assert sorted(result.output for result in results) == ["Dug.", "I wait.", "Said yes."]
     assert said(asked(team, "lead"), "user") == [
         "[Inbox up to 1]\n[1 from ada asks for a yes to a plan] Dig by the wall?"
     ]
