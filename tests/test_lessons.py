@@ -29,6 +29,9 @@ from lessons import (
     l06_context_compaction,
     l07_task_board,
     l08_background,
+    l09_team,
+    l10_protocols,
+    l11_autonomous,
     l14_triggers_strategies_undo,
     l15_overflow_guard,
     l16_callbacks_memory,
@@ -63,6 +66,14 @@ SHOWN = {
     "l06_context_compaction": ("1 micro", "2 auto", "3 compact", "all there was", "transcript_", "undo:"),
     "l07_task_board": ("task_1.json", "2 [ ] Plant · after 1", "Task 1, Dig: Clay below.", "No task is free"),
     "l08_background": ("runs in the background", "[Reminder: job", "the dough is smooth", "its run ended"),
+    "l09_team": ("1 user → lead", "2 lead → ada", "Two slugs.", "Seven snails. Two slugs."),
+    "l10_protocols": (
+        "no to 1. There is a pipe.",
+        "yes to 3",
+        "1 Dig: completed It is dug.",
+        "2 Water: pending",
+    ),
+    "l11_autonomous": ("3 Plant (after 1)", "Done, after Fetch water and Plant.", "runs in all programs: 6"),
     "l14_triggers_strategies_undo": ("9 turns > 8 (done)", "I do not see", "The code of the cellar is 1037."),
     "l15_overflow_guard": ("the server refused", "2,500 learnt", "paused after 3", "the prompt has"),
     "l16_callbacks_memory": ("before_compaction:", "facts.json", "Your allergy is peanuts."),
@@ -276,6 +287,35 @@ def test_the_end_of_a_job_is_told_once_and_what_still_runs_is_stopped() -> None:
     assert "brew" in told[0]
     (sky,) = shown.stopped
     assert "watch_the_sky" in sky
+
+
+def test_members_of_a_team_hear_of_each_other_by_letters() -> None:
+    shown = l09_team.main()
+    asked = [(sender, to) for sender, to, _ in shown.letters]
+    assert asked[:3] == [("user", "lead"), ("lead", "ada"), ("lead", "bob")]
+    assert sorted(asked[3:]) == [("ada", "lead"), ("bob", "lead")]
+    assert shown.outputs[-1] == ("team.lead", "Seven snails. Two slugs.")
+
+
+def test_nothing_is_dug_without_a_yes_and_who_agreed_to_stop_takes_no_task() -> None:
+    shown = l10_protocols.main()
+    yes_or_no = [line for line in shown.letters if ": yes to" in line or ": no to" in line]
+    assert [line.partition(". ")[0] for line in yes_or_no] == [
+        "2 lead → ada: no to 1",
+        "4 lead → ada: yes to 3",
+        "6 ada → user: yes to 5",
+    ]
+    assert [(task.status, task.result) for task in shown.tasks] == [
+        ("completed", "It is dug."),
+        ("pending", ""),
+    ]
+
+
+def test_two_programs_work_off_one_board_and_do_nothing_twice() -> None:
+    shown = l11_autonomous.main()
+    assert {task.status for task in shown.tasks} == {"completed"}
+    assert shown.runs == len(shown.tasks) == 6
+    assert shown.tasks[3].result == "Done, after Fetch water and Plant."
 
 
 def test_facts_that_left_one_session_are_known_in_the_next() -> None:
