@@ -32,6 +32,7 @@ from lessons import (
     l09_team,
     l10_protocols,
     l11_autonomous,
+    l12_worktrees,
     l14_triggers_strategies_undo,
     l15_overflow_guard,
     l16_callbacks_memory,
@@ -74,6 +75,12 @@ SHOWN = {
         "2 Water: pending",
     ),
     "l11_autonomous": ("3 Plant (after 1)", "Done, after Fetch water and Plant.", "runs in all programs: 6"),
+    "l12_worktrees": (
+        "<<<<<<< ",
+        "tea.txt meanwhile:  'warm the pot\\npour\\n'",
+        "with milk or mint",
+        "Begin",
+    ),
     "l14_triggers_strategies_undo": ("9 turns > 8 (done)", "I do not see", "The code of the cellar is 1037."),
     "l15_overflow_guard": ("the server refused", "2,500 learnt", "paused after 3", "the prompt has"),
     "l16_callbacks_memory": ("before_compaction:", "facts.json", "Your allergy is peanuts."),
@@ -316,6 +323,17 @@ def test_two_programs_work_off_one_board_and_do_nothing_twice() -> None:
     assert {task.status for task in shown.tasks} == {"completed"}
     assert shown.runs == len(shown.tasks) == 6
     assert shown.tasks[3].result == "Done, after Fetch water and Plant."
+
+
+def test_a_conflict_is_mended_in_the_worktree_and_nothing_of_yours_is_touched() -> None:
+    shown = l12_worktrees.main()
+    milk, mint = shown.merged
+    assert "It is merged" in milk[-1]
+    assert "Both sides changed" in mint[0]
+    assert "It is merged" in mint[-1]
+    assert shown.meanwhile == "warm the pot\npour\n"
+    assert shown.at_the_end == "warm the pot\npour, with milk or mint\n"
+    assert shown.history[-1] == "Begin"
 
 
 def test_facts_that_left_one_session_are_known_in_the_next() -> None:
