@@ -33,6 +33,7 @@ from lessons import (
     l10_protocols,
     l11_autonomous,
     l12_worktrees,
+    l13_full_agent,
     l14_triggers_strategies_undo,
     l15_overflow_guard,
     l16_callbacks_memory,
@@ -81,6 +82,7 @@ SHOWN = {
         "with milk or mint",
         "Begin",
     ),
+    "l13_full_agent": ("[Reminder: job", "compaction: done", "[Kept in sight", "the repository: Version 4"),
     "l14_triggers_strategies_undo": ("9 turns > 8 (done)", "I do not see", "The code of the cellar is 1037."),
     "l15_overflow_guard": ("the server refused", "2,500 learnt", "paused after 3", "the prompt has"),
     "l16_callbacks_memory": ("before_compaction:", "facts.json", "Your allergy is peanuts."),
@@ -334,6 +336,14 @@ def test_a_conflict_is_mended_in_the_worktree_and_nothing_of_yours_is_touched() 
     assert shown.meanwhile == "warm the pot\npour\n"
     assert shown.at_the_end == "warm the pot\npour, with milk or mint\n"
     assert shown.history[-1] == "Begin"
+
+
+def test_all_sets_of_tools_work_together_and_stay_in_sight_of_one_agent() -> None:
+    shown = l13_full_agent.main()
+    for text in ("[Worktree note]", "[>] read the changes", "[Your task 1]", "One line. No adjectives."):
+        assert text in shown.kept
+    assert sum("[Reminder: job" in text for text in shown.results) == 1
+    assert (shown.note, shown.task, shown.branches) == ("Version 4: tea is served hot.", "completed", 1)
 
 
 def test_facts_that_left_one_session_are_known_in_the_next() -> None:
