@@ -79,7 +79,6 @@ def full_agent(model: ChatModel, place: Path) -> Agent:
             Background(agent_tools=["scout"]),
             scout,
         ],
-        instructions="Do what stands on the board.",
         compaction=Compaction(),
     )
 
@@ -93,13 +92,12 @@ TODO = ("read the changes", "write the note", "bring it home")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What calls were answered, what stood behind the summary, the note in the repository, and its task."""
+    """What calls were answered, what stood behind the summary, the note, and the state of its task."""
 
     results: tuple[str, ...]
     kept: str
     note: str
     task: str
-    branches: int
 
 
 def finder() -> ChatModel:
@@ -164,17 +162,14 @@ async def lesson(model: ChatModel, prompt: str) -> Shown:
                     told = [line for line in more if line.startswith("[Reminder")]
                     print("\n    ".join(f"  {line[:90]}" for line in (first, *told)))
                 elif isinstance(event, CompactionEnded):
-                    print(
-                        f"  compaction: {event.status}, {event.tokens_before:,} → {event.tokens_after:,} tokens"
-                    )
+                    print(f"  compaction: {event.status}, {event.tokens_after:,} tokens are left")
             pinned = [getattr(record.event, "pinned", "") for record in await runner.events(SESSION)]
-            branches = len(await runner.branches(SESSION))
         (task,) = await board.tasks()
         note = read(place / "site" / "note.txt")
     kept = next((each for each in pinned if each), "")
     print(f"\nkept in sight behind the summary\n{kept or '(nothing)'}")
     print(f"\nthe board: {task.subject}, {task.status}\nthe repository: {note or 'no note'}")
-    return Shown(results=tuple(results), kept=kept, note=note, task=task.status, branches=branches)
+    return Shown(results=tuple(results), kept=kept, note=note, task=task.status)
 
 
 def read(path: Path) -> str:

@@ -343,7 +343,7 @@ def test_all_sets_of_tools_work_together_and_stay_in_sight_of_one_agent() -> Non
     for text in ("[Worktree note]", "[>] read the changes", "[Your task 1]", "One line. No adjectives."):
         assert text in shown.kept
     assert sum("[Reminder: job" in text for text in shown.results) == 1
-    assert (shown.note, shown.task, shown.branches) == ("Version 4: tea is served hot.", "completed", 1)
+    assert (shown.note, shown.task) == ("Version 4: tea is served hot.", "completed")
 
 
 def test_facts_that_left_one_session_are_known_in_the_next() -> None:
