@@ -32,7 +32,7 @@ Try it
     python lessons/l08_background.py --prompt "Use check."
 
     - With a prompt the offline model takes the place of `host`, and calls the tools that it names.
-    - Leave out `lay_table`: the tea is not ready when the run ends. What becomes of it?
+    - Leave out `knead` and `lay_table`: the tea is not ready when the run ends. What becomes of it?
     - With a real model: put OpenAIChat("…") in place of `host()`; it needs to call tools.
 """
 

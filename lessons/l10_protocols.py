@@ -38,7 +38,7 @@ Try it
     python lessons/l10_protocols.py --prompt "Dig by the wall, please."
 
     - With a prompt that is the plan which ada asks about first.
-    - Let the lead say no to all. What is the task's state at the end?
+    - Two that never agree write for ever. Let ada give up after a second no.
     - With a real model: put OpenAIChat("…") in place of both scripts; it needs to call tools.
 """
 
