@@ -17,6 +17,7 @@ from agentloop.run import Agent, Limits
 from agentloop.runner import Runner
 from agentloop.strategies import Digest, KeepRecentFraction, Summary, SummaryPrefix, replaced_by
 from agentloop.stream import CompactionEnded, RunEnded, StreamEvent, TextDelta
+from lessons import l00_chat, l01_loop, l06_context_compaction
 from tests.kit import body_of
 from tests.llama_server import BRIEF, FORCED, WINDOW, llama_server
 from tests.strict_rules import violations
@@ -231,3 +232,14 @@ async def test_a_summary_behind_the_agents_own_messages_comes_from_the_cache(
     with capsys.disabled():
         told = ", ".join(f"{prefix} {share:.0%}" for prefix, share in shares.items())
         print(f"\nof a summary's request came from the cache: {told}")
+
+
+def test_lessons_run_through_it(llama_url: str) -> None:
+    """It is too small to call tools by itself: what counts is that the lessons come to their ends."""
+    model = OpenAIChat("smollm2", base_url=llama_url, max_output_tokens=OUTPUT, temperature=0.0)
+    talk = l00_chat.main(model=model)
+    assert [message.role for message in talk.messages] == ["user", "assistant"] * 2
+    loop = l01_loop.main(model=model)
+    assert loop.by_hand[-1].role == loop.by_runner[-1].role == "assistant"
+    files = l06_context_compaction.main("Which files are there?", model=model)
+    assert [event.status for event in files.events if isinstance(event, RunEnded)] == ["answered"] * 2
