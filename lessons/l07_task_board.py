@@ -18,8 +18,8 @@ How it works
     You can read it, and so can another program. A task is free once all that it is `blocked_by` is
     completed.
 
-    A claim is a compare-and-swap: who reads a task as free and takes it is sure that nobody took it
-    meanwhile. So two agents never do the same. Each change is made whole or not at all, whatever is killed.
+    A claim is a compare-and-swap. Who takes a task that was free is sure that nobody took it meanwhile. So
+    two agents never do the same. Each change is made whole or not at all, whatever is killed.
 
     What came of a task is its result. Who claims the next one is told the results that it waited for.
 

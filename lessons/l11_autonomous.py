@@ -1,4 +1,4 @@
-"""Nobody hands out the work: whoever is idle takes the next task that is free, and no two take the same.
+"""Nobody hands out the work: whoever is idle takes the next free task, and no two take the same.
 
 The problem
     A lead that hands out each task is a bottleneck, and the work stops where it stops. But where all take

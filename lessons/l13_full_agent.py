@@ -1,8 +1,8 @@
-"""The full agent is the loop of lesson 1 with sets of tools around it, and nothing in the loop has changed.
+"""The full agent is the loop of lesson 1 with sets of tools around it. The loop has not changed.
 
 The problem
-    A plan, a helper, know-how, a board, jobs that take long, a copy to work in, a window that is too small:
-    each lesson had one of them. Real work has all at once, for hours, and none may break another.
+    Each lesson had one thing: a plan, a helper, know-how, a board, long jobs, or too small a window. Real
+    work has all at once, for hours, and none may break another.
 
 The picture
                         ┌────────────────────────────── the log ──────────────────────────────┐
@@ -22,7 +22,7 @@ How it works
     A compaction hides the older part. Behind its summary stand the todo list, the skill, the task and the
     worktree, under one budget. So the agent goes on with its work where it was.
 
-    The scout runs as a background job: an agent that is a tool of another one is a tool like any.
+    The scout runs as a background job. An agent that is a tool is a tool like any.
 
     Kill the program anywhere, and `runner.resume(id)` goes on. With `Team` in place of `Runner` there are
     many of it.
