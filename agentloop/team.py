@@ -19,7 +19,7 @@ from agentloop._plumbing.truncate import beginning, ends
 from agentloop.callbacks import Callbacks
 from agentloop.errors import SessionBusyError, UsageError
 from agentloop.events import MessageRecord, Record, RunEndRecord, RunStartRecord
-from agentloop.messages import Json, Message
+from agentloop.messages import Json
 from agentloop.prompts import (
     ANSWER_DESCRIPTION,
     ASK_DESCRIPTION,
@@ -51,7 +51,7 @@ from agentloop.task_board import (
     told,
     waits_for,
 )
-from agentloop.tools import Tool, ToolSet, tool_of
+from agentloop.tools import RunContext, Tool, ToolSet, tool_of
 
 Kind: TypeAlias = Literal["message", "plan", "shutdown", "answer", "stop"]
 ASKED = ("plan", "shutdown")
@@ -261,9 +261,10 @@ class _Inbox(ToolSet):
         others = ", ".join(name for name in self.mail.names if name != self.name) or "nobody else"
         return TEAM_INSTRUCTIONS.format(name=self.name, others=others)
 
-    async def reminder(self, messages: Sequence[Message]) -> str:
+    async def notice(self, context: RunContext[Any]) -> str:
         """What is unread and was not told of in what is in sight."""
-        told = "\n".join(each.text for each in messages if each.role == "tool")
+        seen = (each.message for each in await context.said() if each.in_sight)
+        told = "\n".join(message.text for message in seen if message.role == "tool")
         new = [each for each in await self.unread() if f"message {each.id} from {each.sender}" not in told]
         notes = (f"message {_head(each)}: {beginning(each.text, NOTED_CHARS)}" for each in new)
         return INBOX_REMINDER.format(notes="; ".join(notes)) if new else ""

@@ -345,27 +345,6 @@ def test_a_reminder_stands_behind_the_first_result_of_a_batch_alone() -> None:
     assert results == ["a\n[Reminder: 2 messages]", "b"]
 
 
-def test_a_reminder_that_is_async_may_look_elsewhere_and_one_that_fails_is_left_out() -> None:
-    class Door(ToolSet):
-        async def reminder(self, messages: Sequence[Message]) -> str:
-            await asyncio.sleep(0)
-            return "close the door"
-
-    class Broken(ToolSet):
-        async def reminder(self, messages: Sequence[Message]) -> str:
-            raise ValueError("the house is gone")
-
-    def look() -> str:
-        """Look."""
-        return "Nothing."
-
-    model = ScriptedModel([calls(look={}), "Done."])
-    with SyncRunner(Agent(model, tools=[look, Broken(), Door()]), transcripts=None) as runner:
-        assert runner.run("Look.").output == "Done."
-    [result] = [str(each["content"]) for each in model.requests[-1].messages if each["role"] == "tool"]
-    assert result == "Nothing.\n[Reminder: close the door]"
-
-
 def test_a_long_reminder_behind_a_result_that_is_kept_leaves_room_for_the_rest() -> None:
     class Nagging(ToolSet):
         def reminder(self, messages: Sequence[Message]) -> str:

@@ -217,7 +217,7 @@ class EventLines:
             case ToolEnded():
                 return self._tool(event)
             case ToolProgress(call_id=call_id) if call_id not in self.calls:
-                return Text(_one_line(event.text), style="yellow")
+                return Text(line_of(event.text), style="yellow")
             case CompactionStarted():
                 why = line_of(event.why or event.strategy)
                 return Text(f"⇣ compacting ({event.reason}: {why})", style="yellow")

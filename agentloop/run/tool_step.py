@@ -18,7 +18,7 @@ from agentloop.prompts import INTERRUPTED, REMINDER, REPEATED
 from agentloop.run.state import Run
 from agentloop.sessions import Session
 from agentloop.stream import CallRepeated, MessageAdded, ToolEnded, ToolStarted, ToolStatus
-from agentloop.tools import ToolAnswer, notice_from, reminder_from, spill
+from agentloop.tools import ToolAnswer, notice_from, spill, text_from
 
 MOST_RESULT_TOKENS = 10_000
 """Results longer than this are shortened when they are made, however large the window."""
@@ -235,7 +235,7 @@ async def _told_with(run: Run, session: Session, call: ToolCall) -> str:
     texts: list[str] = []
     with run.context_for(session, call.id) as context:
         for each in sets:
-            texts += (await notice_from(each, context), await reminder_from(each, messages))
+            texts += (await notice_from(each, context), text_from(each.reminder, messages))
     return "".join(REMINDER.format(text=_reminder(run, text)) for text in texts if text)
 
 

@@ -6,7 +6,7 @@ from agentloop._plumbing.faces import loaded_later
 from agentloop.tools.invoke import ArgumentsError, BoundArguments, RunThread, ToolAnswer, spill
 from agentloop.tools.registry import Signature, Tool, ToolRegistry, is_tool, tool
 from agentloop.tools.run_context import RunContext
-from agentloop.tools.tool_set import ToolSet, notice_from, put_away_by, reminder_from, text_from, tool_of
+from agentloop.tools.tool_set import ToolSet, notice_from, put_away_by, text_from, tool_of
 
 if TYPE_CHECKING:
     from agentloop.tools.output import OutputType

@@ -1,7 +1,6 @@
 """Tool sets: tools that belong together, and what the model is to keep in sight of them."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from inspect import isawaitable
 from typing import Any, TypeVar
 
 from agentloop._plumbing.aio import ENDING_SECONDS, within
@@ -14,8 +13,6 @@ from agentloop.tools.registry import Tool
 from agentloop.tools.run_context import RunContext
 
 T = TypeVar("T")
-
-REMINDER_SECONDS = 2.0
 
 
 class ToolSet:
@@ -55,12 +52,12 @@ class ToolSet:
         """
         return ""
 
-    def reminder(self, messages: Sequence[Message]) -> str | Awaitable[str]:
+    def reminder(self, messages: Sequence[Message]) -> str:
         """What to remind the model of now; empty for nothing.
 
         It is asked once for each batch of calls, with what is in sight up to them, and stands behind the
-        result of the first of them, in one line; a long one is cut to its head and tail. An async one may
-        look outside of the session, for two seconds at most.
+        result of the first of them, in one line; a long one is cut to its head and tail. The same messages
+        must give the same text; what happens outside of the session is told by `notice`.
         """
         return ""
 
@@ -134,19 +131,6 @@ def text_from(ask: Callable[..., object], *given: object) -> str:
         return _text(ask(*given))
     except Exception as error:  # noqa: BLE001 — a tool set of the user's own may raise anything
         return _left_out(ask, error)
-
-
-async def reminder_from(each: ToolSet, messages: Sequence[Message]) -> str:
-    """What this tool set reminds of, in the same way."""
-    try:
-        said = each.reminder(messages)
-        return _text(await within(_awaited(said), seconds=REMINDER_SECONDS) if isawaitable(said) else said)
-    except Exception as error:  # noqa: BLE001 — a tool set of the user's own may raise anything
-        return _left_out(each.reminder, error)
-
-
-async def _awaited(said: Awaitable[object]) -> object:
-    return await said
 
 
 def _text(said: object) -> str:
