@@ -29,6 +29,14 @@ from tests.strict_rules import text_of
 FAILING = {"500": 500, "503": 503, "429": 429, "429-soon": 429, "429-later": 429, "408": 408, "409": 409}
 REFUSING = {"400": 400, "401": 401, "403": 403, "404": 404, "422": 422}
 HEADERS = {"429-soon": {"retry-after": "1"}, "429-later": {"retry-after": "7200"}}
+WRITTEN: dict[str, Callable[[str], str]] = {
+    "none": lambda told: "",
+    "facts": lambda told: "Facts so far: " + (", ".join(dict.fromkeys(MARKER.findall(told))) or "none"),
+    "gist": lambda told: f"The user and the assistant went on: {' '.join(told.split()[40:52])}.",
+    "echo": lambda told: told[:2_000],
+    "fair": lambda told: "So far:\n" + "\n".join(line[:160] for line in told.splitlines()[-40::2]),
+}
+"""What a summariser of each kind makes of what it is told."""
 TOOLS = ("look", "look", "look", "slow_look", "side", "again", "note", "fails", "stalls", "odd", "compact")
 
 
@@ -189,17 +197,19 @@ class FuzzedServer(StrictProvider):
 
     def _summary(self, body: Body, draw: Random) -> Answered:
         told = "\n".join(map(text_of, body["messages"]))
-        facts = Reply(text="Facts so far: " + (", ".join(dict.fromkeys(MARKER.findall(told))) or "none"))
+        if self.plan.summariser == "failing":
+            return failed("500", draw)
+        written = Reply(text=WRITTEN[self.plan.summariser](told), piece_chars=5_000)
         fault = draw.choice(self.plan.summary_faults) if self.plan.summary_faults else ""
         if not fault or draw.random() < 0.2:
-            return facts
+            return written
         match fault:
             case "400" | "500":
                 return failed(fault, draw)
             case "drop":
-                return Drop(reply=facts, events=2 if self.plan.streams else 0)
+                return Drop(reply=written, events=2 if self.plan.streams else 0)
             case "length":
-                return replace(facts, finish="length")
+                return replace(written, finish="length")
             case "call":
                 return Reply(calls=(Call(name="look"),))
         texts = {

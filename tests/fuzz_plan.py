@@ -23,6 +23,8 @@ ANSWER_FAULTS = (
     "reasoning-only", "stop-with-calls", "calls-without-any", "odd-text", "refusal",
 )  # fmt: skip
 FATAL_FAULTS = ("400", "401", "403", "404", "422", "429-later")
+SUMMARISERS = ("facts", "none", "gist", "echo", "fair", "failing")
+"""Who writes summaries: a model that names every fact, nobody, or one of these kinds."""
 SUMMARY_FAULTS = ("blank", "huge", "error-text", "400", "call", "500", "drop", "length", "echo", "same")
 CHAT_FAULTS = frozenset({"error-event", "two-choices", "parts", "reasoning-only", "refusal"})
 CHAT = ("chat",)
@@ -80,6 +82,7 @@ class Plan:
     scripts: tuple[str, ...]
     faults: tuple[str, ...]
     fault_rate: float
+    summariser: str
     summary_faults: tuple[str, ...]
     odd_callback: str
     max_steps: int
@@ -108,7 +111,7 @@ class Plan:
     def of(cls, seed: int) -> "Plan":
         """The conversation of this seed."""
         draw = Random(seed)
-        window = draw.randrange(3_000, 12_000)
+        window = draw.choice([draw.randrange(300, 3_000), draw.randrange(3_000, 12_000)])
         apis = draw.choice([CHAT, CHAT, CHAT, ("responses",), ("chat", "responses"), ("responses", "chat")])
         known = ANSWER_FAULTS if apis == CHAT else [each for each in ANSWER_FAULTS if each not in CHAT_FAULTS]
         faults = draw.sample(known, draw.choice([0, 1, 2, 4]))
@@ -120,7 +123,7 @@ class Plan:
             modes=_modes(draw, shape, faults),
             overflow=draw.choice(sorted(OVERFLOWS)),
             usage=draw.choice(["right"] * 8 + list(USAGES)),
-            factor=draw.choice([1.0, 1.0, round(draw.uniform(0.7, 1.6), 2)]),
+            factor=draw.choice([1.0, 1.0, round(draw.uniform(0.5, 2.5), 2)]),
             refuses=draw.choice(REFUSED),
             window=window,
             told=draw.choice([window, window, window * draw.choice([2, 10]), None]),
@@ -138,6 +141,7 @@ class Plan:
             scripts=("words", *draw.sample(sorted(SCRIPTS), draw.choice([0, 0, 1, 3]))),
             faults=tuple(faults),
             fault_rate=draw.choice([0.05, 0.2, 0.4]),
+            summariser=draw.choice(SUMMARISERS),
             summary_faults=tuple(draw.sample(SUMMARY_FAULTS, draw.choice([0, 0, 1, 2]))),
             odd_callback=draw.choice(["", "", "", "", "raises", "focus", "veto", "replace"]),
             max_steps=draw.choice([3, 12, 40]),
