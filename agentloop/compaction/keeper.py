@@ -30,6 +30,7 @@ from agentloop.compaction.plan import (
     digest_plan,
     fired_by,
     gain_of,
+    longest_record,
     note_plan,
     shorten_kept_plan,
     shorten_plan,
@@ -56,7 +57,16 @@ from agentloop.errors import ConflictError, ContextTooLongError
 from agentloop.events import Cleared, ClearedItem, NotCompacted
 from agentloop.results import CompactionPreview
 from agentloop.sessions import Session
-from agentloop.strategies import Clearing, Computed, Strategy, Summary, strategy_name, superseded_items
+from agentloop.strategies import (
+    Clearing,
+    Computed,
+    Note,
+    Strategy,
+    Summary,
+    cleared_item,
+    strategy_name,
+    superseded_items,
+)
 from agentloop.stream import (
     CompactionResult,
     CompactionSkipped,
@@ -71,6 +81,9 @@ from agentloop.stream import (
 from agentloop.triggers import Overflow, Trigger, threshold_of
 
 _OVERFLOW = Overflow()
+
+AS_GOOD = 0.5
+"""Where results shown shortened gain this share of what a record would, no record is made yet."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -280,7 +293,10 @@ class ContextKeeper:
     async def _clear_enough(
         self, session: Session, budget: Budget, occasion: Occasion
     ) -> tuple[Session, CompactionResult | None]:
-        """Show as few results shortened as bring the request to the target; none where none do."""
+        """Show as few results shortened as bring the request to the target, or gain as much as a record.
+
+        None where none do.
+        """
         plan = await in_thread(self._clear_plan, session.context, budget, occasion)
         return await self._carry_out(session, budget, plan)
 
@@ -288,7 +304,25 @@ class ContextKeeper:
         for name, items in self._clearable(context):
             if items and size_after(items, context, budget) <= budget.target:
                 return clear_plan(items, name, context, budget, occasion)
-        return None
+        if self._clearing is None or occasion.eager:
+            return None
+        plan = next(step_plans(self._strategy, context, budget, occasion), None)
+        return self._as_good(plan, context, budget) if plan else None
+
+    def _as_good(self, plan: Plan, context: Context, budget: Budget) -> Plan | None:
+        """What it covers shown shortened instead, where that gains about as much."""
+        micro = self.compactor.policy.micro
+        if micro is None or isinstance(plan.instead, Note):
+            return None
+        found = (cleared_item(entry, micro, budget.counter) for entry in plan.entries if not entry.cleared)
+        items = tuple(item for item in found if item)
+        record = self.compactor.longest(longest_record, plan, context, budget)
+        after = size_after(items, context, budget)
+        gain = budget.size(context) - after
+        least = AS_GOOD * budget.ratio(context) * (plan.tokens - record)
+        if after > budget.limit or gain < max(least, _least_gain(context, budget)):
+            return None
+        return clear_plan(items, "old results", context, budget, plan.occasion)
 
     def _clearable(self, context: Context) -> Iterator[tuple[str, tuple[ClearedItem, ...]]]:
         if self._clearing is not None:
