@@ -47,7 +47,7 @@ async def unheard(part: TextPart | Retry) -> None:
 def beside(most: int) -> dict[str, Any]:
     """Options for a record of at most so many tokens, which names paths and how long it may be."""
 
-    def record(max_tokens: int) -> str:
+    def record(max_tokens: int, prose: str) -> str:
         paths = [f"src/part_{at}.py" for at in range(max_tokens // 4)]
         while COUNTER(" ".join(paths)) > max_tokens:
             paths.pop()
@@ -384,7 +384,7 @@ NAMED = [
 ]
 
 
-@pytest.mark.parametrize("most", [0, 60, 300])
+@pytest.mark.parametrize("most", [0, 60, 200])
 async def test_the_record_stands_below_the_prose_and_the_model_is_told(most: int) -> None:
     model = ScriptedModel([], summary="Each src/part_19.py was opened. " * 60)
     result = await written(summariser(model, window=8_000, **beside(most)), NAMED)
@@ -393,6 +393,13 @@ async def test_the_record_stands_below_the_prose_and_the_model_is_told(most: int
     assert bool(line) == bool(most)
     assert COUNTER(record) <= most
     assert (f"Stands below: {record}\n\n" in material(questions(model)[0])) == bool(most)
+
+
+async def test_l17_a_request_that_alone_is_larger_than_the_window_is_not_sent() -> None:
+    model = ScriptedModel([], summary="It was said: src/part_1.py.")
+    with pytest.raises(SummaryRefusedError, match="too long for its window"):
+        await written(summariser(model, window=316), NAMED)
+    assert model.requests == []
 
 
 async def test_a_short_prose_leaves_the_record_more_room() -> None:
@@ -424,7 +431,7 @@ async def test_the_record_gives_way_before_the_prose_is_refused() -> None:
         result = await written_of(summariser(model, **beside(1_000)), context.visible, context)
         assert room_left(result.text, context.visible, COUNTER) > 0
         lengths[words] = len(result.text) - len(prose(result))
-    assert lengths[20] > lengths[180] > 0
+    assert lengths[20] > lengths[84] > 0 == lengths[276]
     assert lengths[276] == 0
 
 

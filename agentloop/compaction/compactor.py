@@ -25,6 +25,7 @@ from agentloop.callbacks import Focus, Replace, Veto
 from agentloop.compaction.faults import fault_of
 from agentloop.compaction.pinned import pinned_behind
 from agentloop.compaction.plan import (
+    LEAST_RECORD,
     LEAST_SUMMARY_TOKENS,
     Plan,
     longest_record,
@@ -66,8 +67,9 @@ from agentloop.tools import ToolSet
 LengthOf: TypeAlias = Callable[[Plan, Context, Budget, float], int]
 """How long what stands instead may be, by the share of the window that a summary takes at most."""
 
-BESIDE_SHARE = 1 / 3
-"""The record beside a model's prose may take this share of the longest summary."""
+BESIDE_SHARE, MOST_BESIDE = 1 / 3, 0.8
+"""The record beside a model's prose may take this share of the longest summary; in a small window more, up to
+the most, so that a model's summary keeps no less than a digest."""
 
 MOST_LOST = 100
 """So many identifiers are listed as lost at the most, the newest; all are counted."""
@@ -361,9 +363,12 @@ class Compactor:
         self, spec: Summary, model: ChatModel, outcome: _Outcome, focus: str | None
     ) -> Replacement:
         plan, before, budget = outcome.plan, outcome.before, outcome.budget
-        longest = self.longest(longest_summary, plan, before, budget, pinned=outcome.pinned)
+        longest = max(
+            self.longest(length, plan, before, budget, pinned=outcome.pinned)
+            for length in (longest_summary, longest_record)
+        )
         longest = min(longest, spec.max_tokens or longest)
-        beside = int(longest * BESIDE_SHARE)
+        beside = int(max(BESIDE_SHARE * longest, min(LEAST_RECORD, MOST_BESIDE * longest)))
         summariser = Summariser(
             model=model,
             budget=summary_budget(model, budget, longest=longest - beside),

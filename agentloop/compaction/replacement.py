@@ -131,10 +131,11 @@ def computed(
     return Replacement(text=_digest(plan, context, [*earlier, *read], most, counter), made="digest")
 
 
-def record_beside(plan: Plan, context: Context, max_tokens: int, *, counter: TokenCounter) -> str:
+def record_beside(plan: Plan, context: Context, max_tokens: int, prose: str, *, counter: TokenCounter) -> str:
     """The digest that stands beside a model's prose: without the prose of earlier ones, which it rewrites."""
     earlier = [_record_only(entry) for entry in records_without_log(context, plan.reads)]
-    return _digest(plan, context, [*earlier, *originals_of(context, plan.reads)], max_tokens, counter)
+    entries = [*earlier, *originals_of(context, plan.reads)]
+    return _digest(plan, context, entries, max_tokens, counter, beside=prose)
 
 
 def to_read(plan: Plan, context: Context) -> tuple[Entry, ...]:
@@ -145,11 +146,16 @@ def to_read(plan: Plan, context: Context) -> tuple[Entry, ...]:
 
 
 def _digest(
-    plan: Plan, context: Context, entries: Sequence[Entry], max_tokens: int, counter: TokenCounter
+    plan: Plan,
+    context: Context,
+    entries: Sequence[Entry],
+    max_tokens: int,
+    counter: TokenCounter,
+    beside: str = "",
 ) -> str:
     covered = {entry.seq for entry in plan.entries}
     kept = [entry for entry in context.visible if entry.seq not in covered]
-    return digest(entries, max_tokens=max_tokens, counter=counter, kept=kept)
+    return digest(entries, max_tokens=max_tokens, counter=counter, kept=kept, beside=beside)
 
 
 def _prose_only(entry: Entry) -> Entry:

@@ -21,6 +21,7 @@ from agentloop.compaction.faults import (
     speaks_of,
     without_thinking,
 )
+from agentloop.compaction.plan import SHARE_OF_COVERED
 from agentloop.compaction.reading import (
     BETWEEN,
     BETWEEN_TOKENS,
@@ -69,8 +70,8 @@ TakeNote: TypeAlias = Callable[[ModelCalled], None]
 RequestFor: TypeAlias = Callable[[str], ModelRequest]
 """The request that asks a question."""
 
-RecordWithin: TypeAlias = Callable[[int], str]
-"""The record computed from what is covered, in at most so many tokens."""
+RecordWithin: TypeAlias = Callable[[int, str], str]
+"""The record computed from what is covered, in at most so many tokens, to stand beside this text."""
 
 SummaryCheck: TypeAlias = Callable[[str, str | None], str | None]
 """Why a text with this finish reason cannot be used, in words; None where it can."""
@@ -90,8 +91,11 @@ LINE_OVERHEAD = 8
 LEAST_BESIDE = 20
 """Below so many tokens no record stands beside the prose."""
 
+TOLD_SHARE = 1 / 3
+"""The model is told of this share of the longest summary of the record; a prose in doubt takes no more."""
+
 MUCH_MORE = 1.5
-"""The record is computed again where the prose leaves so much more room than it was told of."""
+"""The record takes what the prose leaves where that is so much more than the prose was told of."""
 
 WORDS_PER_TOKEN = 0.6
 """Below the 0.75 that OpenAI's documentation gives for English, so that the cap holds elsewhere too."""
@@ -160,7 +164,7 @@ class Summariser:
             longest = min(longest, self.whole_tokens)
         try:
             async with asyncio.timeout(self.limit_seconds):
-                self._below = await self._record(self.beside_tokens)
+                self._below = await self._record(self._told_tokens)
                 prose, unread = await self._draft()
         except TimeoutError as error:
             raise BadAnswerError(f"the summary took longer than {self.limit_seconds:g} s") from error
@@ -280,7 +284,7 @@ class Summariser:
     def _room(self) -> int:
         """What one request may hold of the conversation, in tokens of our own count."""
         told = (self.spec.system, self.spec.instruction, self.focus)
-        taken = self.beside_tokens + sum(self._counter(text) for text in told if text)
+        taken = self._told_tokens + sum(self._counter(text) for text in told if text)
         return self.budget.room(self.context) - taken
 
     def _question(
@@ -324,6 +328,8 @@ class Summariser:
     async def _ask(self, request: ModelRequest) -> tuple[str, str | None]:
         counted = await in_thread(count_request, request, self._counter)
         self._sent = counted + self.budget.reserve
+        if ceil(self.budget.ratio(self.context) * counted) + self.budget.reserve > self.budget.window:
+            raise SummaryRefusedError("the summariser's own request is too long for its window")
         answer, called = await call_model(self.model, request, counted=counted, on_part=self.on_part)
         self.note(called)
         if answer.message.tool_calls:
@@ -336,14 +342,19 @@ class Summariser:
         return self.budget.reserve
 
     @property
+    def _told_tokens(self) -> int:
+        """What the model is told of the record takes at most so many tokens."""
+        return min(self.beside_tokens, int(TOLD_SHARE * (self._longest + self.beside_tokens)))
+
+    @property
     def _counter(self) -> TokenCounter:
         return self.budget.counter
 
-    async def _record(self, max_tokens: int) -> str:
-        """The record of at most so many tokens, nothing where that is too little."""
+    async def _record(self, max_tokens: int, prose: str = "") -> str:
+        """The record of at most so many tokens beside this prose, nothing where that is too little."""
         if self.beside is None or max_tokens < LEAST_BESIDE:
             return ""
-        return await in_thread(self.beside, max_tokens)
+        return await in_thread(self.beside, max_tokens, prose)
 
     def _is_told(self, prose: str) -> bool:
         """Whether the prose surely speaks of what is covered."""
@@ -353,18 +364,18 @@ class Summariser:
     async def _with_record(self, prose: str, longest: int) -> str:
         """The prose, and below it the record that the model was told of, or a longer one.
 
-        The whole keeps to the longest summary, and the record takes at most half of what the prose saves. Of
-        a prose in doubt only so much stays as the record would have had.
+        Names and numbers that the prose says are not said again. The whole keeps to the longest summary, and
+        to most of what it stands for. Of a prose in doubt only a part stays.
         """
         prose = "\n".join(line for line in prose.split("\n") if line != SUMMARY_RECORD)
         if self.beside_tokens >= LEAST_BESIDE and not await in_thread(self._is_told, prose):
-            prose = fitted(prose, max_tokens=self.beside_tokens, counter=self._counter)
+            prose = fitted(prose, max_tokens=self._told_tokens, counter=self._counter)
         line = f"{BETWEEN}{SUMMARY_RECORD}\n"
-        saved = room_left(prose, self.covered, self._counter)
-        most = min(saved // 2, longest - self._counter(prose)) - self._counter(line) - LINE_OVERHEAD
-        below = self._below
-        if most >= MUCH_MORE * self.beside_tokens or self._counter(below) > most:
-            below = await self._record(most)
+        to_gain = int((1 - SHARE_OF_COVERED) * sum(entry.tokens for entry in self.covered))
+        saved = room_left(prose, self.covered, self._counter) - to_gain
+        most = min(saved, longest - self._counter(prose)) - self._counter(line) - LINE_OVERHEAD
+        told = most < MUCH_MORE * self.beside_tokens
+        below = await self._record(min(most, self.beside_tokens) if told else most, prose)
         return f"{prose}{line}{below}" if below else prose
 
 

@@ -455,6 +455,11 @@ def outcome_line(call: Call | EarlierLine) -> str:
     return f"- {call.line if isinstance(call, EarlierLine) else f'{_asked(call)}{ARROW}{outcome(call)}'}"
 
 
+def outcome_of(call: Call | EarlierLine) -> str:
+    """What came of it."""
+    return outcome(call) if isinstance(call, Call) else call.line.partition(ARROW)[2]
+
+
 def _asked(call: Call) -> str:
     return f"{call.name}({_arguments(call)})"
 

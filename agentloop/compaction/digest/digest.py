@@ -19,6 +19,7 @@ from agentloop.compaction.digest.calls import (
     lines_by_action,
     newest_of_each,
     outcome_line,
+    outcome_of,
 )
 from agentloop.compaction.digest.earlier import Earlier, indented, parse_records, quoted, quoted_within
 from agentloop.compaction.digest.index import IndexItems, index_items, index_lines
@@ -35,7 +36,7 @@ from agentloop.compaction.digest.statements import (
     spoken,
     weigh,
 )
-from agentloop.context import Entry, Kind, TokenCounter, record_in
+from agentloop.context import Entry, Kind, TokenCounter, identifiers, record_in
 from agentloop.messages import Message
 
 T = TypeVar("T")
@@ -145,7 +146,12 @@ NAMED_BY = " = "
 
 
 def digest(
-    covered: Sequence[Entry], *, max_tokens: int, counter: TokenCounter, kept: Sequence[Entry] = ()
+    covered: Sequence[Entry],
+    *,
+    max_tokens: int,
+    counter: TokenCounter,
+    kept: Sequence[Entry] = (),
+    beside: str = "",
 ) -> str:
     """What users asked for, what was decided and done, as a record of at most `max_tokens`.
 
@@ -156,13 +162,17 @@ def digest(
     Rules, goals and facts that users stated come first, then files with the last thing done to each,
     decisions of the assistant, errors, one line for each call, and an index of what must be exact.
     A newer value of the same thing takes the place of the older one, also where it stands in `kept`: what
-    stays in sight beside the record. Nothing said gives "".
+    stays in sight beside the record. Names and numbers that the text `beside` says are not said again.
+    Nothing said gives "".
     """
     said = [entry for entry in covered if entry.kind == "said"]
     earlier = parse_records(record_in(entry.original) for entry in covered if entry.kind == "summary")
     head = quoted_within(earlier.prose, max_tokens=int(max_tokens * PROSE_SHARE), counter=counter)
     filling = Filling(counter=counter, left=max_tokens - (counter(head) + 2 if head else 0))
     sections, gone = _sections(said, earlier, kept, max_tokens)
+    if beside:
+        told, done = set(identifiers(beside)), sections["done"]
+        done.wanted = [one for one in done.wanted if not told.issuperset(identifiers(outcome_of(one)))]
     whole = filling.left
     for name, share in TELLING:
         filling.fill(sections[name], int(whole * share))
@@ -170,7 +180,7 @@ def digest(
         index_items(
             [*_indexed(earlier), *said],
             most=max_tokens,
-            known="\n".join((_written(head, sections), *gone)),
+            known="\n".join((beside, _written(head, sections), *gone)),
         ),
         counter,
     )
