@@ -663,6 +663,19 @@ async def test_a_compaction_that_cannot_be_stored_is_the_stores_fault(tmp_path: 
     assert max(sizes(model)) <= WINDOW
 
 
+async def test_results_are_shown_shortened_where_a_record_would_gain_little_more() -> None:
+    def look(at: str) -> str:
+        """Look."""
+        return f"Seen {at}. " + " ".join(f"part {number} of {at} is as it was" for number in range(60))
+
+    asked = (calls(("look", {"at": f"src/part_{number}.py"})) for number in range(20))
+    model = ScriptedModel([*asked, "done"], window=3_000, summary="Of src/part_0.py nothing is new.")
+    result = await Runner(Agent(model, tools=[look]), transcripts=None).run("Look at all. Never push.")
+    tiers = [done.tier for done in result.compactions]
+    assert tiers.count(1) > tiers.count(2) + tiers.count(4) > 0
+    assert "Never push." in str(model.requests[-1].messages)
+
+
 async def test_a_fault_of_the_store_is_told_of_the_compaction_that_it_stopped_alone() -> None:
     keeper = run_on(Compaction(micro=None, strategy=KeepRecentFraction(), trigger=None), window=6_000).keeper
     occasion = Occasion(reason="threshold", why="it does not fit")
