@@ -15,6 +15,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +24,6 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import IO, Any
 
 from agentloop import Agent, OfflineModel, Runner, Secrets
@@ -215,7 +215,8 @@ def _program_or_script(arguments: Sequence[str]) -> None:
 def load_program() -> None:
     """Load what a call of the program needs, and run it once, so that its forks need not.
 
-    What is there by then is kept out of the search for garbage: looking at it in a fork would copy it.
+    What is there by then is kept out of the search for garbage: looking at it in a fork would copy it. The
+    place of temporary files is forgotten, which each fork is told by its environment.
     """
     for name in ("app", "run", "sessions", "compact", "demo", "durable", "lessons", "faults", "models"):
         import_module(f"agentloop.cli.{name}")
@@ -224,6 +225,7 @@ def load_program() -> None:
     counter_for("any model")("A first count loads the vocabulary, which takes longer than a call.")
     words_of("Ä first word that is not ASCII has all characters gone through.")
     asyncio.run(_run_once())
+    tempfile.tempdir = None
     for each in [each for each in gc.get_objects() if type(each) is _Pattern]:
         for method in ("search", "match", "fullmatch", "finditer", "findall", "sub", "split"):
             getattr(each, method)
@@ -233,7 +235,7 @@ def load_program() -> None:
 async def _run_once() -> None:
     """A first run makes what a process keeps, such as the tools' schemas and the shapes of secrets."""
     agent = Agent(OfflineModel(), tools=workspace_tools(ROOT))
-    with TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder:
         async with Runner(
             agent, store=f"sqlite:///{folder}/s.db", transcripts=folder, redact=Secrets()
         ) as runner:

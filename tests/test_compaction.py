@@ -128,7 +128,9 @@ async def test_clearing_shows_old_results_shortened_and_leaves_the_log_whole(tmp
     cleared = [m for m in results if "... [truncated" in str(m["content"])]
     assert len(cleared) == len(results) - 2
     whole = lines("file_0_0")
-    assert str(cleared[0]["content"]).startswith(whole[:200] + "... [truncated")
+    shown, _, told = str(cleared[0]["content"]).partition("... [truncated")
+    assert whole.startswith(shown)
+    assert set(FACT.findall(shown + told)) == set(FACT.findall(whole))
     assert (await history(runner))[2].text == whole
     assert sum(isinstance(event, ResultsCleared) for event in events) >= 5
 

@@ -181,13 +181,14 @@ SEARCHED_CHARS = 50_000
 def stub(text: str, max_chars: int, way_back: str = "") -> str:
     """The beginning, what the rest names exactly, how much went, and how to get it back.
 
-    Beginning and names have at most `max_chars` characters. The same text is always shown by the same.
+    Beginning and names have at most `max_chars` characters, with the words before the names. The same text is
+    always shown by the same.
     """
-    most = int(max_chars * NAMED_SHARE)
+    most = max(0, int(max_chars * NAMED_SHARE) - len(NAMED_THERE))
     at = max(text.rfind(blank, 0, max_chars - most) for blank in " \n") + 1
     names = _exact_in(text[at:], most, known=text[:at])
-    shown = head(text, max_chars - len(names))
     named, way = NAMED_THERE.format(names=names) if names else "", f"; {way_back}" if way_back else ""
+    shown = head(text, max_chars - len(named))
     return shown + TRUNCATED.format(count=len(text) - len(shown), total=len(text), named=named, way=way)
 
 

@@ -245,7 +245,7 @@ async def history_of(opened: Opened, info: SessionInfo) -> History:
             async for event in events:
                 is_said = isinstance(event, MessageRecord)
                 messages += is_said
-                if name := file_named_by(event):
+                if (name := file_named_by(event)) is not None:
                     (results if is_said else transcripts).setdefault(name, event.time)
     except StoreError as error:
         faults.append(str(error))
@@ -438,7 +438,7 @@ async def _said(opened: Opened, info: SessionInfo) -> _Said:
             async for event in events:
                 if isinstance(event, MessageRecord):
                     said.messages.update(_hashes([event.message], opened))
-                    if name := file_named_by(event):
+                    if (name := file_named_by(event)) is not None:
                         said.results[name] = event
     return said
 

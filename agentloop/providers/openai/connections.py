@@ -39,6 +39,9 @@ _NO_KEY = "sent by ServerClient"
 class RedirectError(httpx2.RequestError):
     """A server sends a request on to where it is not to go."""
 
+    def __init__(self, message: str, *, request: httpx2.Request | None = None) -> None:
+        super().__init__(message, request=request)
+
 
 async def bounded_body(response: httpx2.Response, most: int) -> bytes:
     """The first `most` bytes of the body, unpacked; what came before it broke off, and b"" if it is none."""
