@@ -317,6 +317,7 @@ MESSAGES = st.one_of(
 @given(st.lists(MESSAGES, max_size=4), TEXTS, TEXTS)
 @example([Message.tool("<h2>A</h2>", "")], "", "`")
 @example([], "\\<h2>A</h2>", "")
+@example([Message.assistant("", [ToolCall(id="`\n<h2>A</h2>", name="", arguments="")])], "", "")
 def test_all_headings_of_a_markdown_export_are_ours(said: list[Message], title: str, branch: str) -> None:
     failed = NotCompacted(reason=title, status="failed", error=branch)
     told = [MessageRecord(message=message, tokens=1, branch=branch or None) for message in said]

@@ -181,8 +181,8 @@ def _folded(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    """The text on one line, as code that it cannot end."""
-    text = " ".join(text.split())
+    """The text on one line, as code that it cannot end; two signs with nothing between them begin none."""
+    text = " ".join(text.split()) or " "
     if "`" not in text:
         return f"`{text}`"
     signs = _ticks(text, 1)
