@@ -4,7 +4,7 @@ import asyncio
 import dataclasses
 import enum
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any, Literal, Optional
@@ -12,7 +12,7 @@ from typing import Any, Literal, Optional
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from pydantic import BaseModel, ConfigDict, TypeAdapter, create_model
+from pydantic import BaseModel, ConfigDict, TypeAdapter, create_model, field_validator
 from typing_extensions import TypedDict
 
 from agentloop import Agent, Message, Native, OutputError, Runner, Secrets, SyncRunner, tool
@@ -20,6 +20,7 @@ from agentloop.durable.held_run import WorkPlace
 from agentloop.durable.orders import Order
 from agentloop.durable.workflow import Workflow
 from agentloop.errors import ToolDefinitionError
+from agentloop.models import Answer, ModelPart, ModelRequest, Retry, TextPart
 from agentloop.providers.openai import OpenAIChat, OpenAIResponses
 from agentloop.run import Limits
 from agentloop.runner import run_config
@@ -348,3 +349,40 @@ async def test_a_worker_answers_in_json() -> None:
     await Workflow(place=place, record=lambda _, work: work()).run("r", text)  # type: ignore[arg-type, return-value]
     assert isinstance(told[-1], RunEnded)
     assert json.loads(told[-1].output) == {"name": "Rome", "people": 3}
+
+
+class _Piecewise:
+    """A model that gives these parts, and last an answer of this text."""
+
+    name, window, max_output_tokens = "piecewise", 8_000, None
+
+    def __init__(self, text: str, *parts: TextPart | Retry) -> None:
+        self.text, self.parts = text, parts
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelPart, None]:
+        for part in self.parts:
+            yield part
+        yield Answer(message=Message.assistant(self.text))
+
+
+async def test_what_an_answer_gives_so_far_begins_anew_with_another_try() -> None:
+    text = json.dumps({"name": "Rome", "people": 3})
+    parts = (TextPart(text=text[:9]), Retry(attempt=1, wait_seconds=0.0, error="gone"), TextPart(text=text))
+    runner = Runner(Agent(_Piecewise(text, *parts), output=Native(City)), transcripts=None)
+    events = await watched(runner, "go")
+    assert [event.output for event in events if isinstance(event, OutputDelta)] == [json.loads(text)]
+
+
+async def test_a_validator_that_raises_at_half_a_text_ends_no_run() -> None:
+    class Known(BaseModel):
+        name: str
+
+        @field_validator("name")
+        @classmethod
+        def known(cls, name: str) -> str:
+            return {"Rome": "Roma"}[name]
+
+    text = '{"name": "Rome"}'
+    parts = (TextPart(text=text[:11]), TextPart(text=text[11:]))
+    runner = Runner(Agent(_Piecewise(text, *parts), output=Native(Known)), transcripts=None)
+    assert (await runner.run("go")).output == Known.model_construct(name="Roma")

@@ -119,9 +119,12 @@ async def _answered(
         ModelError: there is none; `SpoiltAnswerError` where it is the last of `VAIN_TRIES` in a row.
     """
 
+    begun = _Begun(run.agent.output_type)
+
     async def show(part: TextPart | Retry) -> None:
         if isinstance(part, Retry):
             texts.clear()
+            begun.clear()
             await run.emitter.emit_retry(part)
         elif text := texts.add(part.text):
             await run.emitter.emit(TextDelta(text=text))
@@ -130,7 +133,7 @@ async def _answered(
 
     while True:
         texts.clear()
-        begun = _Begun(run.agent.output_type)
+        begun.clear()
         try:
             return await _called(run, request, counted, show)
         except SpoiltAnswerError as error:
@@ -163,7 +166,12 @@ class _Begun:
     """
 
     def __init__(self, output: "OutputType | None") -> None:
-        self._output, self._text, self._next, self._value = output, "", 1, object()
+        self._output = output
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget the text so far, since the answer is begun anew."""
+        self._text, self._next, self._value = "", 1, None
 
     def add(self, text: str) -> Any:
         """What it gives with this piece too, as JSON gives it; None where that is nothing new."""

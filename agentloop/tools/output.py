@@ -154,11 +154,17 @@ class OutputType:
         """What a text that is not whole yet gives so far, as JSON gives it; None where that does not fit."""
         try:
             value = from_json(text, allow_partial="trailing-strings")
-            for form in self.forms:
-                form.read_value(value)
-        except (ValueError, ArgumentsError):
+        except ValueError:
             return None
-        return value
+        return value if any(_fits(form, value) for form in self.forms) else None
+
+
+def _fits(form: AnswerForm, value: Any) -> bool:
+    try:
+        form.read_value(value)
+    except Exception:  # noqa: BLE001 — a validator of the type's author may raise anything
+        return False
+    return True
 
 
 def _value(text: str) -> Any:
