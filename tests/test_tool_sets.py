@@ -345,6 +345,22 @@ def test_a_reminder_stands_behind_the_first_result_of_a_batch_alone() -> None:
     assert results == ["a\n[Reminder: 2 messages]", "b"]
 
 
+def test_a_reminder_stands_behind_the_first_result_beside_a_compaction_that_the_model_asks_for() -> None:
+    class Nagging(ToolSet):
+        def reminder(self, messages: Sequence[Message]) -> str:
+            return "still here"
+
+    def echo(text: str) -> str:
+        """Say it again."""
+        return text
+
+    model = ScriptedModel([calls(("compact", {}), ("echo", {"text": "a"})), "Done."])
+    with SyncRunner(Agent(model, tools=[Nagging(), echo]), transcripts=None) as runner:
+        runner.run("Say it.")
+    results = [message["content"] for message in model.requests[-1].messages if message["role"] == "tool"]
+    assert results[1] == "a\n[Reminder: still here]"
+
+
 def test_a_long_reminder_behind_a_result_that_is_kept_leaves_room_for_the_rest() -> None:
     class Nagging(ToolSet):
         def reminder(self, messages: Sequence[Message]) -> str:

@@ -225,12 +225,16 @@ async def _result(run: Run, session: Session, reply: _Reply, share: int) -> Mess
 
 
 async def _told_with(run: Run, session: Session, call: ToolCall) -> str:
-    """What tool sets tell and remind of with this batch of calls, where this is the first of them."""
+    """What tool sets tell and remind of with this batch of calls, where this is the first of them.
+
+    A call of the compact tool is none: it is answered last.
+    """
     if not (sets := run.agent.tool_sets):
         return ""
     messages = session.context.messages
     asked = next((message for message in reversed(messages) if message.role == "assistant"), None)
-    if asked is None or call.id not in [each.id for each in asked.tool_calls[:1]]:
+    others, _ = split_off_compact(run, asked.tool_calls if asked else ())
+    if call.id not in [each.id for each in others[:1]]:
         return ""
     texts: list[str] = []
     with run.context_for(session, call.id) as context:
