@@ -6,23 +6,22 @@ the monitor.
 """
 
 import fcntl
+import json
 import os
 import shutil
 import subprocess
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from agentloop._plumbing.aio import in_thread
-from agentloop._plumbing.callables import is_async, name_of
 from agentloop._plumbing.checks import shown
 from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.private_files import make_ignored_folder
 from agentloop.context import results_of
 from agentloop.errors import RetryTool, UsageError
-from agentloop.messages import Json, SeenMessage
+from agentloop.messages import Json, SeenMessage, ToolCall
 from agentloop.prompts import (
     WORKTREE,
     WORKTREE_CONFLICTS,
@@ -38,7 +37,7 @@ from agentloop.prompts import (
     WORKTREES_NONE,
     first_given,
 )
-from agentloop.tools import BoundArguments, RunContext, Signature, Tool, ToolSet
+from agentloop.tools import RunContext, Tool, ToolAnswer, ToolRegistry, ToolSet, tool_of
 from agentloop.workspace import workspace_tools
 
 ENTER = "worktree_enter"
@@ -70,13 +69,8 @@ _OWN = ("GIT_AUTHOR_", "GIT_COMMITTER_", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM
 _MERGES_TEXT = "git merge-file %A %O %B"
 """What git does with text itself, in the place of a repository's own program."""
 
-_OF_TASK: Json = {
-    "type": "object",
-    "properties": {"name": {"type": "string", "description": "The task, in one short word: fix-login."}},
-    "required": ["name"],
-}
-_REMOVE: Json = {**_OF_TASK, "properties": {**_OF_TASK["properties"], "discard": {"type": "boolean"}}}
-_NOTHING: Json = {"type": "object", "properties": {}}
+_NAMED: Json = {"name": {"type": "string", "description": "The task, in one short word: fix-login."}}
+_REMOVED: Json = {**_NAMED, "discard": {"type": "boolean"}}
 
 
 @dataclass(frozen=True)
@@ -135,17 +129,17 @@ class Worktrees(ToolSet):
     def tools(self) -> Sequence[Tool]:
         """The verbs, and the file tools."""
         verbs = (
-            (ENTER, WORKTREE_ENTER_DESCRIPTION, _OF_TASK, self.enter),
-            ("worktree_list", WORKTREE_LIST_DESCRIPTION, _NOTHING, self.list),
-            ("worktree_merge", WORKTREE_MERGE_DESCRIPTION, _OF_TASK, self.merge),
-            ("worktree_remove", WORKTREE_REMOVE_DESCRIPTION, _REMOVE, self.remove),
+            tool_of(ENTER, WORKTREE_ENTER_DESCRIPTION, self.enter, _NAMED, "name", idempotent=True),
+            tool_of("worktree_list", WORKTREE_LIST_DESCRIPTION, self.list, idempotent=True),
+            tool_of(
+                "worktree_merge", WORKTREE_MERGE_DESCRIPTION, self.merge, _NAMED, "name", idempotent=True
+            ),
+            tool_of(
+                "worktree_remove", WORKTREE_REMOVE_DESCRIPTION, self.remove, _REMOVED, "name", idempotent=True
+            ),
         )
-        made = [
-            Tool(name=name, description=text, parameters=schema, function=verb, idempotent=True)
-            for name, text, schema, verb in verbs
-        ]
         files = (Tool.of(each) for each in workspace_tools(self._root, allow=self.allow))
-        return (*made, *(self._in_worktree(each) for each in files))
+        return (*verbs, *map(self._in_worktree, files))
 
     @property
     def instructions(self) -> str:
@@ -250,26 +244,15 @@ class Worktrees(ToolSet):
 
     def _in_worktree(self, made: Tool) -> Tool:
         """The built-in tool as it works in the worktree that the session has entered."""
-        assert made.signature is not None
 
-        async def work(context: RunContext[Any], bound: BoundArguments) -> Any:
+        async def work(context: RunContext[Any], **arguments: Any) -> ToolAnswer:
             name = next(_entered(await context.said()), ("", False))[0]
             if not name or not self._is_there(tree := self.path(name)):
                 raise RetryTool(f"enter a worktree first, by {ENTER}")
-            tools = workspace_tools(tree, allow=self.allow)
-            each = next(each for each in tools if name_of(each) == made.name)
-            args, kwargs = bound
-            return await (each(*args, **kwargs) if is_async(each) else in_thread(each, *args, **kwargs))
+            call = ToolCall(id=context.call_id, name=made.name, arguments=json.dumps(arguments))
+            return await ToolRegistry(workspace_tools(tree, allow=self.allow)).answer(call, context)
 
-        return Tool(
-            name=made.name,
-            description=made.description,
-            parameters=made.parameters,
-            function=work,
-            idempotent=made.idempotent,
-            timeout_seconds=made.timeout_seconds,
-            signature=_InWorktree(signature=made.signature),
-        )
+        return replace(made, function=work, signature=None)
 
     @contextmanager
     def _alone(self, name: str) -> Iterator[Path]:
@@ -338,24 +321,6 @@ class Worktrees(ToolSet):
         if done.returncode and not may_fail:
             raise RetryTool(f"git {words[0]}: {_words(done)}")
         return done
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _InWorktree:
-    """Arguments as the built-in tool takes them, beside who calls."""
-
-    signature: Signature
-
-    @property
-    def description(self) -> str:
-        return self.signature.description
-
-    @property
-    def parameters(self) -> Json:
-        return self.signature.parameters
-
-    def bind(self, context: RunContext[Any], arguments: Json) -> BoundArguments:
-        return (context, self.signature.bind(context, arguments)), {}
 
 
 def _settings(place: Path) -> Mapping[str, str]:
