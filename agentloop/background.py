@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -35,7 +35,7 @@ from agentloop.prompts import (
     STOP_DESCRIPTION,
     first_given,
 )
-from agentloop.tools import RunContext, Tool, ToolSet
+from agentloop.tools import RunContext, Tool, ToolSet, tool_of
 from agentloop.workspace import Commands, Folder, Output, ending, kill_marked, mark_of_job
 
 RUN_IN_BACKGROUND, CHECK, STOP = "run_in_background", "check", "stop"
@@ -54,15 +54,17 @@ _ENDED = pattern(r"[Jj]ob ([0-9a-f]{8}) ended: ")
 _COMMAND: Json = {"type": "string", "description": "A command line, for `sh`, in the working folder."}
 _ARGUMENTS: Json = {"type": "object", "description": "The arguments of that tool."}
 _JOB: Json = {"type": "string", "description": "The id of a job."}
-_WAIT: Json = {"type": "number", "minimum": 0, "maximum": MOST_WAIT_SECONDS}
-_CHECK: Json = {"type": "object", "properties": {"job": _JOB, "wait_seconds": _WAIT}}
-_STOP: Json = {"type": "object", "properties": {"job": _JOB}, "required": ["job"]}
+_CHECKED: Json = {
+    "job": _JOB,
+    "wait_seconds": {"type": "number", "minimum": 0, "maximum": MOST_WAIT_SECONDS},
+}
 
 
 @dataclass(slots=True, kw_only=True)
 class _Job:
     """One job of this process; `printed` gives what it printed so far, through a redaction."""
 
+    id: str
     call_id: str
     what: str
     task: "asyncio.Task[str]"
@@ -80,6 +82,11 @@ class _Job:
             return self.stopped
         error = self.task.exception()
         return f"failed, {first_line(error)}" if error else self.task.result()
+
+    @property
+    def line(self) -> str:
+        """How it stands."""
+        return (JOB_ENDED if self.end else JOB_RUNS).format(id=self.id, end=self.end, what=self.what)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,24 +145,10 @@ class Background(ToolSet):
         begun: dict[str, Json] = {"command": _COMMAND} if self._commands else {}
         if self.agent_tools:
             begun |= {"tool": {"type": "string", "enum": list(self.agent_tools)}, "arguments": _ARGUMENTS}
-        run = Tool(
-            name=RUN_IN_BACKGROUND,
-            description=RUN_IN_BACKGROUND_DESCRIPTION,
-            parameters={"type": "object", "properties": begun},
-            function=self.run_in_background,
-        )
-        check = Tool(
-            name=CHECK,
-            description=CHECK_DESCRIPTION,
-            parameters=_CHECK,
-            function=self.check,
-            idempotent=True,
-            timeout_seconds=MOST_WAIT_SECONDS + 30,
-        )
-        stop = Tool(
-            name=STOP, description=STOP_DESCRIPTION, parameters=_STOP, function=self.stop, idempotent=True
-        )
-        return run, check, stop
+        run = tool_of(RUN_IN_BACKGROUND, RUN_IN_BACKGROUND_DESCRIPTION, self.run_in_background, begun)
+        check = tool_of(CHECK, CHECK_DESCRIPTION, self.check, _CHECKED, idempotent=True)
+        stop = tool_of(STOP, STOP_DESCRIPTION, self.stop, {"job": _JOB}, "job", idempotent=True)
+        return run, replace(check, timeout_seconds=MOST_WAIT_SECONDS + 30), stop
 
     async def run_in_background(
         self,
@@ -186,7 +179,7 @@ class Background(ToolSet):
         else:
             task = asyncio.create_task(_tool(context, tool, arguments or {}, answers))
         printed = output.text if command else partial(_joined, answers)
-        job = _Job(call_id=context.call_id, what=what, task=task, printed=printed)
+        job = _Job(id=job_id, call_id=context.call_id, what=what, task=task, printed=printed)
         self._jobs[context.session_id, job_id] = job
         self._untold.get(context.session_id, set()).add(job_id)
         return JOB_BEGUN.format(id=job_id, what=what)
@@ -198,12 +191,12 @@ class Background(ToolSet):
             RetryTool: the session has no such job.
         """
         if not job:
-            known = (self._listed(*item) for item in self._jobs.items() if item[0][0] == context.session_id)
-            return "\n".join((JOBS, *(list(known) or [JOBS_NONE])))
+            known = [each.line for (name, _), each in self._jobs.items() if name == context.session_id]
+            return "\n".join((JOBS, *(known or [JOBS_NONE])))
         if found := self._jobs.get((context.session_id, job)):
             if wait_seconds:
                 await asyncio.wait({found.task}, timeout=wait_seconds)
-            return await _shown(job, found, context)
+            return await _shown(found, context)
         begun = _begun(await context.said())
         if job not in begun:
             raise RetryTool(
@@ -241,12 +234,9 @@ class Background(ToolSet):
         beginning = {job_id for name, job_id in self._jobs if name == session} & {_id_of(c.id) for c in now}
         left = [job_id for job_id in reversed([*begun]) if job_id not in told]
         self._untold[session] = {*left, *beginning}
-        being_shown = {
-            job_id for (_, job_id), job in self._jobs.items() if job.shown_by in [call.id for call in now]
-        }
-        over = [
-            job_id for job_id in left if not self._is_running(session, job_id) and job_id not in being_shown
-        ]
+        shown_by = {call.id for call in now}
+        being_shown = {job.id for job in self._jobs.values() if job.shown_by in shown_by}
+        over = [each for each in left if each not in being_shown and not self._is_running(session, each)]
         texts = [await self._end(session, job_id, begun[job_id][0]) for job_id in over[:MOST_TOLD]]
         return "; ".join(texts)
 
@@ -254,23 +244,18 @@ class Background(ToolSet):
         """Stop what still runs."""
         self._untold.pop(session_id, None)
         running = self._running(session_id)
-        for job in running.values():
+        for job in running:
             job.stopped = JOB_STOPPED_AT_END
             job.task.cancel()
         if running:
-            await asyncio.wait({job.task for job in running.values()})
+            await asyncio.wait([job.task for job in running])
         over = [key for key, job in self._jobs.items() if job.end]
         for key in over[: max(0, len(over) - MOST_KEPT)]:
             del self._jobs[key]
-        return {
-            job.call_id: JOB_ENDED.format(id=job_id, end=job.end, what=job.what)
-            for job_id, job in running.items()
-        }
+        return {job.call_id: job.line for job in running}
 
-    def _running(self, session_id: str) -> Mapping[str, _Job]:
-        return {
-            job_id: job for (name, job_id), job in self._jobs.items() if name == session_id and not job.end
-        }
+    def _running(self, session_id: str) -> Sequence[_Job]:
+        return [job for (name, _), job in self._jobs.items() if name == session_id and not job.end]
 
     def _is_running(self, session_id: str, job_id: str) -> bool:
         job = self._jobs.get((session_id, job_id))
@@ -283,11 +268,6 @@ class Background(ToolSet):
         lives = await in_thread(kill_marked, mark_of_job(session_id, job_id))
         end = JOB_LOST_ALIVE if lives else JOB_LOST
         return JOB_LOST_NOTICE.format(id=job_id, end=end, what=_what_of(call))
-
-    @staticmethod
-    def _listed(key: tuple[str, str], job: _Job) -> str:
-        text = JOB_ENDED.format(id=key[1], end=job.end, what=job.what) if job.end else ""
-        return text or JOB_RUNS.format(id=key[1], what=job.what)
 
 
 async def _command(commands: Commands, command: str, mark: str, output: Output) -> str:
@@ -305,12 +285,11 @@ def _joined(answers: Sequence[str], redact: Callable[[str], str]) -> str:
     return "".join(answers)
 
 
-async def _shown(job_id: str, job: _Job, context: RunContext[Any]) -> str:
+async def _shown(job: _Job, context: RunContext[Any]) -> str:
     if job.end:
         job.shown_by = context.call_id
-    printed = await in_thread(job.printed, context.redact)
-    line = JOB_ENDED.format(id=job_id, end=job.end, what=job.what) if job.end else ""
-    return "\n".join((line or JOB_RUNS.format(id=job_id, what=job.what), printed)).rstrip("\n")
+    line = job.line
+    return f"{line}\n{await in_thread(job.printed, context.redact)}".rstrip("\n")
 
 
 def _id_of(call_id: str) -> str:
