@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from time import time
@@ -256,7 +257,7 @@ class TaskBoard(ToolSet):
             StoreError: the place could not be read or written.
         """
         left = [task for task in await self.tasks() if task.is_left]
-        back = [await self._held.change(lambda tasks, task=task: _left(tasks, task)) for task in left]  # type: ignore[misc]
+        back = [await self._held.change(partial(_left, task)) for task in left]
         return tuple(task for task in back if task is not None)
 
     async def _change(self, change: Change) -> Task:
@@ -402,11 +403,10 @@ def _claimed(tasks: Tasks, owner: str, task_id: int | None) -> Task | None:
     if (mine := held_by(owner, tasks.values())) is not None:
         if task_id not in (None, mine.id):
             raise UsageError(f"{owner} has task {mine.id} already: complete it or give it back first")
-        if mine.process not in (None, process) and not mine.is_left:
-            where = f"process {mine.process.pid} on {mine.process.host}" if mine.process else ""
+        if (other := mine.process) and other != process and not mine.is_left:
             raise UsageError(
-                f"{owner} has task {mine.id} in {where}, which may work on it still: give each agent a "
-                "name of its own, or give the task back first"
+                f"{owner} has task {mine.id} in process {other.pid} on {other.host}, which may work on it "
+                "still: give each agent a name of its own, or give the task back first"
             )
         return replace(mine, process=process)
     if task_id is None:
@@ -452,10 +452,9 @@ def _given_back(tasks: Tasks, task_id: int, owner: str) -> Task:
     return _free(task)
 
 
-def _left(tasks: Tasks, task: Task) -> Task | None:
+def _left(task: Task, tasks: Tasks) -> Task | None:
     """That task given back, where nobody has claimed it anew since."""
-    now = tasks.get(task.id)
-    return _free(task) if now == task else None
+    return _free(task) if tasks.get(task.id) == task else None
 
 
 def _free(task: Task) -> Task:
@@ -553,15 +552,21 @@ class _Folder:
             raise refused(self.path, error) from error
 
     def _read(self) -> Tasks:
-        file_name = re.compile(rf"{re.escape(self.name)}_([1-9]\d{{0,3}})\.json")
-        try:
-            found = {int(match[1]): match[0] for match in map(file_name.fullmatch, self._names()) if match}
-            tasks = {task_id: self._task(task_id, found[task_id]) for task_id in sorted(found)}
-        except OSError as error:
-            raise refused(self.path, error) from error
-        if fault := _fault(tasks):
-            raise DamagedError(f"{self.path}: {fault}: mend the file")
-        return tasks
+        file_name, count = re.compile(rf"{re.escape(self.name)}_([1-9]\d{{0,3}})\.json"), -1
+        while True:
+            try:
+                found = map(file_name.fullmatch, self._names())
+                tasks = {each: self._task(each) for each in sorted(int(match[1]) for match in found if match)}
+            except OSError as error:
+                raise refused(self.path, error) from error
+            if not (fault := _fault(tasks)):
+                return tasks
+            if len(tasks) == count:
+                raise DamagedError(f"{self.path}: {fault}: mend the file")
+            count = len(tasks)  # tasks may have been added while these were read: one may wait for them
+
+    def _path(self, task_id: int) -> Path:
+        return self.path / f"{self.name}_{task_id}.json"
 
     def _names(self) -> Sequence[str]:
         try:
@@ -569,10 +574,12 @@ class _Folder:
         except FileNotFoundError:
             return ()
 
-    def _task(self, task_id: int, name: str) -> Task:
-        path = self.path / name
+    def _task(self, task_id: int) -> Task:
+        path = self._path(task_id)
         try:
-            with open(path, "rb", opener=_regular) as file:
+            if not stat.S_ISREG(path.lstat().st_mode):
+                raise ValueError("it is no file")
+            with path.open("rb") as file:
                 data = file.read(MOST_FILE_BYTES + 1)
             if len(data) > MOST_FILE_BYTES:
                 raise ValueError(f"longer than {MOST_FILE_BYTES:,} bytes")
@@ -594,7 +601,7 @@ class _Folder:
                 file.write(json.dumps(_WRITE(task), indent=2, ensure_ascii=False) + "\n")
                 file.flush()
                 os.fsync(file.fileno())
-            beside.replace(self.path / f"{self.name}_{task.id}.json")
+            beside.replace(self._path(task.id))
         except BaseException:  # whatever it is, the half-written file goes; raised again
             with suppress(OSError):
                 beside.unlink(missing_ok=True)
@@ -604,13 +611,6 @@ class _Folder:
 
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW, 0o600)
-
-
-def _regular(path: str, flags: int) -> int:
-    """Open a file that is one, and no link or pipe."""
-    if not stat.S_ISREG(os.lstat(path).st_mode):
-        raise ValueError("it is no file")
-    return os.open(path, flags | os.O_NOFOLLOW)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

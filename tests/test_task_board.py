@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -215,6 +215,26 @@ async def test_a_file_of_a_newer_version_is_read_and_no_link_is_followed(tmp_pat
     (tmp_path / "link").symlink_to(tmp_path / "board")
     with pytest.raises(StoreError, match="symbolic link"):
         await TaskBoard(tmp_path / "link", owner="ada").add("Dig")
+
+
+async def test_who_reads_while_others_add_sees_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board = TaskBoard(tmp_path, owner="ada")
+    await board.add("Dig")
+    listed = Path.iterdir
+
+    async def other() -> None:
+        await board.block(1, [(await board.add("Measure")).id])
+
+    def iterdir(folder: Path) -> Iterator[Path]:
+        found = [*listed(folder)]
+        monkeypatch.undo()
+        asyncio.run(other())
+        return iter(found)
+
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    assert [task.blocked_by for task in await board.tasks()] == [(2,), ()]
 
 
 MANY = """
