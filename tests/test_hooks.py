@@ -11,6 +11,7 @@ from agentloop import Agent, Answer, Callbacks, Deny, Message, ModelRequest, Run
 from agentloop.errors import UsageError
 from agentloop.events import MessageRecord
 from agentloop.testing import ScriptedModel, calls
+from agentloop.tools import RunContext
 
 DELETE = calls(delete={"path": "a"})
 
@@ -44,6 +45,23 @@ async def test_a_call_is_denied_with_a_reason_for_the_model() -> None:
     runner = runner_with(disc, Callbacks(before_tool=lambda call: Deny("not without asking")))
     result = await runner.run("go", session_id="s")
     assert (result.status, disc.gone) == ("answered", [])
+    assert await results_in(runner) == ["not run: it was denied: not without asking"]
+
+
+async def test_a_call_that_another_tool_makes_is_denied_too() -> None:
+    disc = Disc()
+
+    async def clean(context: RunContext[None]) -> str:
+        """Clean the disc."""
+        return (await context.call_tool("delete", {"path": "a"})).text
+
+    def check(call: ToolCall) -> Deny | None:
+        return Deny("not without asking") if call.name == "delete" else None
+
+    agent = Agent(ScriptedModel([calls(clean={}), "done"]), tools=[disc.delete, clean])
+    runner = Runner(agent, transcripts=None, callbacks=[Callbacks(before_tool=check)])
+    await runner.run("go", session_id="s")
+    assert disc.gone == []
     assert await results_in(runner) == ["not run: it was denied: not without asking"]
 
 

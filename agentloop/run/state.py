@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from agentloop._plumbing.aio import to_its_end
+from agentloop.callbacks import Deny
 from agentloop.context import Budget, Context, RequestPrefix, TokenCounter, count_message
 from agentloop.emitter import Emitter
 from agentloop.errors import ContextTooLongError, TakenOverError
@@ -266,6 +267,17 @@ class Run:
         if session is not None and has_begun(await session.newer(), other_than=self.id):
             raise TakenOverError(session.id)
 
+    async def call_tool(self, call: ToolCall, context: RunContext[Any]) -> ToolAnswer:
+        """What comes of a call that the model or a tool makes, with the callbacks before and after it."""
+        callbacks = self.emitter.callback_list
+        allowed = await callbacks.before_tool(call)
+        if isinstance(allowed, Deny):
+            return ToolAnswer(allowed.reason, "error")
+        answer = await self.registry.answer(allowed, context, self.thread)
+        if self.emitter.callbacks:
+            answer = replace(answer, text=await callbacks.after_tool(allowed, self.emitter.hide(answer.text)))
+        return answer
+
     @contextlib.contextmanager
     def context_for(self, session: Session, call_id: str) -> Iterator[RunContext[Any]]:
         """What a tool may know of this run; its progress is shown from whatever thread it speaks in.
@@ -287,7 +299,7 @@ class Run:
 
         async def call_tool(name: str, arguments: Mapping[str, Any]) -> ToolAnswer:
             called = ToolCall(id=call_id, name=name, arguments=json.dumps(arguments))
-            return await self.registry.answer(called, context, self.thread)
+            return await self.call_tool(called, context)
 
         try:
             context = ContextOfRun(

@@ -4,12 +4,11 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from agentloop._plumbing.aio import in_thread, to_its_end
 from agentloop._plumbing.private_files import refused
 from agentloop.bounds import MOST_AT_ONCE
-from agentloop.callbacks import Deny
 from agentloop.compaction import COMPACT, focus_of, outcome_text
 from agentloop.context import fits, fitted
 from agentloop.events import MessageRecord
@@ -183,24 +182,14 @@ async def _reply_to(run: Run, session: Session, call: ToolCall) -> _Reply:
     started = time.monotonic()
     try:
         await run.emitter.emit(ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
-        answer = run.past_limit() or await _checked(run, session, call)
+        answer = run.past_limit()
+        if answer is None:
+            with run.context_for(session, call.id) as context:
+                answer = await run.call_tool(call, context)
     except BaseException:  # whatever cut the call off, its end is told; raised again
         await run.emitter.emit(_ended(call, "interrupted", time.monotonic() - started))
         raise
     return _Reply(call=call, answer=answer, seconds=time.monotonic() - started)
-
-
-async def _checked(run: Run, session: Session, call: ToolCall) -> ToolAnswer:
-    """What comes of the call, with the callbacks before and after it."""
-    callbacks = run.emitter.callback_list
-    allowed = await callbacks.before_tool(call)
-    if isinstance(allowed, Deny):
-        return ToolAnswer(allowed.reason, "error")
-    with run.context_for(session, call.id) as context:
-        answer = await run.registry.answer(allowed, context, run.thread)
-    if run.emitter.callbacks:
-        answer = replace(answer, text=await callbacks.after_tool(allowed, run.emitter.hide(answer.text)))
-    return answer
 
 
 async def _result(run: Run, session: Session, reply: _Reply, share: int) -> MessageRecord:
