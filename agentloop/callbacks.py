@@ -26,7 +26,7 @@ from agentloop._plumbing.aio import (
     within,
 )
 from agentloop._plumbing.checks import shown
-from agentloop._plumbing.to_text import error_text, place_of
+from agentloop._plumbing.to_text import error_text, raised_at
 from agentloop.errors import UsageError
 from agentloop.messages import ToolCall
 from agentloop.models import Answer, ModelRequest
@@ -419,7 +419,7 @@ class CallbackList:
         except SelfCancelledError as own:
             error = str(own)
         except _RaisedError as held:
-            error, where = error_text(held.raised), place_of(held.raised)
+            error, where = error_text(held.raised), raised_at(held.raised)
         await self._report(callback, point, error, where)
         return _FAILED
 

@@ -105,7 +105,7 @@ def with_calls(message: Message, pieces: Sequence[str | WrittenCall]) -> Message
     return replace(message, content=content, **kept).with_calls(calls)
 
 
-def as_text(pieces: Sequence[str | WrittenCall]) -> Sequence[str | WrittenCall]:
+def faulty_as_text(pieces: Sequence[str | WrittenCall]) -> Sequence[str | WrittenCall]:
     """The pieces with calls that cannot run left as the text that they are."""
     return [each.written if isinstance(each, WrittenCall) and each.fault else each for each in pieces]
 

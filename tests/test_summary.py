@@ -12,7 +12,7 @@ from agentloop.callbacks import Callbacks, Replace
 from agentloop.compaction import Compaction
 from agentloop.compaction.digest import digest
 from agentloop.compaction.reading import BETWEEN_TOKENS, MAX_CHUNKS, Bounds, reading_of
-from agentloop.compaction.summary import fault_of
+from agentloop.compaction.summary import summary_fault
 from agentloop.context import Context, Labelled, count_request, counter_for, fitted
 from agentloop.events import Cleared, MessageRecord, NotCompacted
 from agentloop.messages import Message, ToolCall
@@ -63,7 +63,7 @@ def runner_on(store: InMemoryStore, model: Any, tmp_path: Path, **options: Any) 
 )
 def test_l6_what_stands_for_nothing_is_refused(text: str) -> None:
     context = context_of(STORY)
-    assert fault_of(text, "stop", context.visible[:2], context, COUNTER) is not None
+    assert summary_fault(text, "stop", context.visible[:2], context, COUNTER) is not None
 
 
 @pytest.mark.parametrize(
@@ -78,13 +78,13 @@ def test_l6_what_stands_for_nothing_is_refused(text: str) -> None:
 )
 def test_what_tells_something_is_accepted(text: str) -> None:
     context = context_of(STORY)
-    assert fault_of(text, "stop", context.visible[:2], context, COUNTER) is None
+    assert summary_fault(text, "stop", context.visible[:2], context, COUNTER) is None
 
 
 def test_l6_an_old_message_is_known_again() -> None:
     text = "An old <summary> of mine."
     context = context_of([*STORY, Message.assistant(text)])
-    assert fault_of(text, "stop", context.visible[:2], context, COUNTER) == "it repeats an old message"
+    assert summary_fault(text, "stop", context.visible[:2], context, COUNTER) == "it repeats an old message"
 
 
 @given(st.lists(texts | texts.map(lambda text: text * 9), min_size=1, max_size=30), st.integers(200, 600))

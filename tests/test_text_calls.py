@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from agentloop import Agent, Limits, Runner, tool
 from agentloop.messages import Message
 from agentloop.testing import ScriptedModel
-from agentloop.text_calls import TextCalls, as_text, faults_in, with_calls
+from agentloop.text_calls import TextCalls, faults_in, faulty_as_text, with_calls
 from tests.counted_tool_kit import ran, runner_of, watched_texts
 from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider
@@ -295,7 +295,7 @@ async def test_a_model_that_does_nothing_else_ends_at_a_limit() -> None:
 
 def test_what_cannot_run_can_be_left_as_text() -> None:
     texts = TextCalls(TOOLS)
-    pieces = as_text(texts.read(Message.assistant(f"{UNKNOWN} {FORMS['Llama 3']}")))
+    pieces = faulty_as_text(texts.read(Message.assistant(f"{UNKNOWN} {FORMS['Llama 3']}")))
     message = with_calls(Message.assistant(""), pieces)
     assert (message.text.strip(), len(message.tool_calls)) == (UNKNOWN, 1)
 

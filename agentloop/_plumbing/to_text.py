@@ -63,7 +63,7 @@ def strict(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def place_of(error: BaseException) -> str:
+def raised_at(error: BaseException) -> str:
     """Where it was raised, as `FILE:LINE`: the innermost line that is neither a library's nor ours."""
     frames = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
     theirs = [f"{file}:{line}" for file, line in frames if not _is_library(file)]

@@ -21,7 +21,7 @@ from rich.console import Console
 from agentloop._plumbing.encodings import decoded
 from agentloop._plumbing.private_files import refused
 from agentloop._plumbing.strict_json import strict_value
-from agentloop._plumbing.to_text import place_of
+from agentloop._plumbing.to_text import raised_at
 from agentloop._plumbing.truncate import head
 from agentloop.background import Background
 from agentloop.callbacks import Callbacks, checked_callbacks
@@ -354,7 +354,7 @@ def _explain_faults(option: str, what: str) -> Iterator[None]:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a user's module may do anything while it loads, also call sys.exit
-        place = "" if isinstance(error, SyntaxError) else place_of(error)  # it names its own
+        place = "" if isinstance(error, SyntaxError) else raised_at(error)  # it names its own
         fault = " ".join(f"{type(error).__name__}: {error}".split()) + (f" ({place})" if place else "")
         raise UsageError(f"{option}: {what}: {fault}") from error
 

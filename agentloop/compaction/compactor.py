@@ -22,7 +22,7 @@ from agentloop._plumbing.checks import shown
 from agentloop._plumbing.host_logging import warn
 from agentloop._plumbing.to_text import words_of
 from agentloop.callbacks import Focus, Replace, Veto
-from agentloop.compaction.faults import fault_of
+from agentloop.compaction.faults import summary_fault
 from agentloop.compaction.pinned import pinned_behind
 from agentloop.compaction.plan import (
     LEAST_RECORD,
@@ -33,7 +33,14 @@ from agentloop.compaction.plan import (
     room_below,
 )
 from agentloop.compaction.policy import Compaction
-from agentloop.compaction.replacement import NOTHING, Replacement, computed, record_beside, record_of, to_read
+from agentloop.compaction.replacement import (
+    NOTHING,
+    Replacement,
+    compacted_record,
+    computed,
+    record_beside,
+    to_read,
+)
 from agentloop.compaction.summary import NotSmallerError, Summariser, summary_budget
 from agentloop.context import AUTOMATIC, Budget, Context, RequestPrefix, missing, record_in
 from agentloop.emitter import Emitter
@@ -326,7 +333,7 @@ class Compactor:
             return NOTHING
         if summary is None:
             return await self._write(outcome, focus)
-        if fault := fault_of(summary, None, plan.entries, outcome.before, outcome.budget.counter):
+        if fault := summary_fault(summary, None, plan.entries, outcome.before, outcome.budget.counter):
             raise SummaryRefusedError(f"the summary of a callback was refused: {fault}")
         return Replacement(text=summary, made="summary")
 
@@ -390,7 +397,7 @@ class Compactor:
     def _record(self, outcome: _Outcome) -> Compacted:
         """The record of it, with what it loses; only one that makes the context smaller."""
         before, budget = outcome.before, outcome.budget
-        record = record_of(
+        record = compacted_record(
             outcome.plan,
             outcome.replacement,
             before,

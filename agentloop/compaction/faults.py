@@ -93,7 +93,7 @@ def fault_in(text: str, finish: str | None) -> str | None:
     return None
 
 
-def fault_of(
+def summary_fault(
     text: str, finish: str | None, covered: Sequence[Entry], context: Context, counter: TokenCounter
 ) -> str | None:
     """Why the text cannot stand for the covered entries of the context, in words; None where it can."""

@@ -4,7 +4,7 @@ from math import ceil
 
 from agentloop.compaction.compactor import Compactor
 from agentloop.compaction.plan import Plan, longest_record, longest_summary
-from agentloop.compaction.replacement import NOTHING, Replacement, computed, record_of
+from agentloop.compaction.replacement import NOTHING, Replacement, compacted_record, computed
 from agentloop.context import Budget, Context
 from agentloop.events import Record
 from agentloop.messages import Usage
@@ -35,7 +35,7 @@ def preview_of(
     longest = compactor.longest(length, plan, context, budget, pinned=pinned)
     replacement, unwritten = _replacement(plan, context, budget, longest)
     transcript = LIKELY_NAME if compactor.transcripts else None
-    record = record_of(
+    record = compacted_record(
         plan, replacement, context, transcript=transcript, counter=budget.counter, pinned=pinned
     )
     rewritten = context.add(Record(seq=context.length + 1, event=record))

@@ -50,7 +50,7 @@ NOTHING = Replacement(text="", made="note")
 """What stands for nothing: a compaction that only shortens covers no message."""
 
 
-def record_of(
+def compacted_record(
     plan: Plan,
     replacement: Replacement,
     context: Context,

@@ -14,11 +14,11 @@ from agentloop._plumbing.aio import in_thread
 from agentloop._plumbing.truncate import ends
 from agentloop.compaction.faults import (
     fault_in,
-    fault_of,
     is_json,
     room_left,
     size_fault,
     speaks_of,
+    summary_fault,
     without_thinking,
 )
 from agentloop.compaction.plan import SHARE_OF_COVERED
@@ -300,7 +300,7 @@ class Summariser:
         asked = f"{self.spec.system} {self.spec.instruction} {self.focus}".lower()
         if "json" not in asked and is_json(text):
             return "it was JSON, which nobody asked for"
-        return fault_of(text, finish, self.covered, self.context, self._counter)
+        return summary_fault(text, finish, self.covered, self.context, self._counter)
 
     async def _accepted(
         self, question: str, check: SummaryCheck, request_for: RequestFor | None = None

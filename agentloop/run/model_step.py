@@ -28,7 +28,7 @@ from agentloop.prompts import (
 from agentloop.run.state import Run
 from agentloop.sessions import Session
 from agentloop.stream import OutputDelta, TextDelta
-from agentloop.text_calls import TextCalls, as_text, faults_in, with_calls
+from agentloop.text_calls import TextCalls, faults_in, faulty_as_text, with_calls
 from agentloop.tools import ArgumentsError
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ async def _asked(run: Run, session: Session) -> Session:
     answer, called = await _answered(run, request, counted, texts)
     pieces = texts.read(answer.message)
     if any(faults_in(pieces)) and _is_told(run, session):
-        pieces = as_text(pieces)
+        pieces = faulty_as_text(pieces)
     answer = replace(answer, message=with_calls(answer.message, pieces))
     if rest := texts.rest(answer.message):
         await run.emitter.emit(TextDelta(text=rest))

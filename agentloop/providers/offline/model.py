@@ -22,7 +22,7 @@ from agentloop.models import ModelPart, ModelRequest
 from agentloop.providers.local import admitted, answer_of, streamed
 from agentloop.providers.offline.job import shorten
 from agentloop.providers.offline.reading import reading_step
-from agentloop.providers.offline.record import facts_in, facts_of, record_of
+from agentloop.providers.offline.record import facts_in, facts_of, summary_of
 from agentloop.providers.offline.view import CallMade, View, calls_made, file_task, named_files, view_of
 
 _QUESTION = re.compile(
@@ -108,7 +108,7 @@ def _reply(request: ModelRequest, counter: TokenCounter, side_by_side: int) -> M
     match request.purpose:
         case "summary":
             most = request.max_output_tokens or 2_000
-            return Message.assistant(record_of(view, most_tokens=most * 9 // 10, counter=counter))
+            return Message.assistant(summary_of(view, most_tokens=most * 9 // 10, counter=counter))
         case "memory":
             return Message.assistant("\n".join(facts_of(view)))
     return _step(replace(view, asked=view.asked[:MOST_CHARS_HEEDED]), side_by_side)

@@ -53,7 +53,7 @@ class _Question:
     again: bool
 
 
-def record_of(view: View, *, most_tokens: int, counter: TokenCounter) -> str:
+def summary_of(view: View, *, most_tokens: int, counter: TokenCounter) -> str:
     """The record of the conversation that the question holds, or that it was asked behind.
 
     It has at most about `most_tokens`.

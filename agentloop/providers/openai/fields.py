@@ -18,7 +18,7 @@ from agentloop._plumbing.checks import at_least_or_none, shown
 from agentloop._plumbing.strict_json import cleaned, encodes
 from agentloop.errors import UsageError
 from agentloop.models import ModelRequest
-from agentloop.providers.openai.sse import as_text
+from agentloop.providers.openai.sse import utf8_text
 
 FieldPath: TypeAlias = tuple[str, ...]
 """Where a field stands: the keys from the body down to it, places in lists left out."""
@@ -62,7 +62,7 @@ _Inside: TypeAlias = Callable[[Mapping[str, Any]], Iterable[tuple[str, Any]]]
 
 def parsed(data: bytes) -> object:
     """The JSON in the body of an error, its text where it is none."""
-    text = as_text(data).removeprefix("\ufeff").strip()
+    text = utf8_text(data).removeprefix("\ufeff").strip()
     try:
         return json.loads(text, strict=False)
     except (ValueError, RecursionError):

@@ -327,7 +327,7 @@ def decoded(data: bytes) -> Json:
         ModelUnavailableError: there is nothing, or its end is missing.
         BadAnswerError: it is no JSON object.
     """
-    text = as_text(data).removeprefix("\ufeff")
+    text = utf8_text(data).removeprefix("\ufeff")
     try:
         value = _JSON.decode(text)
     except (ValueError, RecursionError) as error:
@@ -365,7 +365,7 @@ def said_in(event: ServerEvent, *, begun: bool) -> Json:
         return decoded(event.data)
     except BadAnswerError:
         later = {"type": "server_error"} if begun else {}
-        raise ServerSaidError({"message": as_text(event.data)} | later) from None
+        raise ServerSaidError({"message": utf8_text(event.data)} | later) from None
 
 
 def is_object(data: bytes) -> bool:
@@ -377,7 +377,7 @@ def is_object(data: bytes) -> bool:
     return True
 
 
-def as_text(data: bytes) -> str:
+def utf8_text(data: bytes) -> str:
     """The bytes as text; halves of a surrogate pair stay, what else is no UTF-8 becomes U+FFFD."""
     try:
         return data.decode()
