@@ -66,15 +66,15 @@ def unnoted(called: ModelCalled) -> None:
 def summariser(model: Any, *, window: int = 3_000, spec: Summary | None = None, **options: Any) -> Writer:
     agent = Budget(window=window, fixed=100, model="agent", counter=COUNTER)
     budget = summary_budget(model, agent, longest=options.pop("longest", 400))
-    return partial(
-        Summariser,
-        model=model,
-        budget=budget,
-        limit_seconds=options.pop("limit_seconds", 20),
-        on_part=unheard,
-        spec=spec or Summary(),
+    given = {
+        "limit_seconds": 20,
+        "beside": lambda max_tokens, prose: "",
+        "beside_tokens": 0,
+        "whole_tokens": budget.reserve + options.get("beside_tokens", 0),
+        "prefix": None,
         **options,
-    )
+    }
+    return partial(Summariser, model=model, budget=budget, on_part=unheard, spec=spec or Summary(), **given)
 
 
 async def written(

@@ -376,16 +376,18 @@ class Compactor:
         )
         longest = min(longest, spec.max_tokens or longest)
         beside = int(max(BESIDE_SHARE * longest, min(LEAST_RECORD, MOST_BESIDE * longest)))
+        own = summary_budget(model, budget, longest=longest - beside)
+        whole, room = own.reserve + beside, room_below(plan, before, budget, pinned=outcome.pinned)
         summariser = Summariser(
             model=model,
-            budget=summary_budget(model, budget, longest=longest - beside),
+            budget=own,
             limit_seconds=self.policy.summary_seconds,
             on_part=self.emitter.emit_retry,
             note=outcome.calls.append,
             spec=spec,
             beside=partial(record_beside, plan, before, counter=budget.counter),
             beside_tokens=beside,
-            whole_tokens=room_below(plan, before, budget, pinned=outcome.pinned),
+            whole_tokens=whole if room is None else min(whole, room),
             covered=plan.entries,
             reads=to_read(plan, before),
             context=before,

@@ -118,8 +118,8 @@ class Summariser:
     overflow teaches more of it. `limit_seconds` bounds all requests together, and `note` takes note of each
     that was answered. `spec` says how it is to be written and read. `beside` computes the record that stands
     below the prose, in `beside_tokens` and what the prose leaves; the model is told what stands there.
-    With it the whole takes at most `whole_tokens`, where they are given. `prefix` is what the agent's
-    requests begin with, where the summary is to share it.
+    With it the whole takes at most `whole_tokens`. `prefix` is what the agent's requests begin with, where
+    the summary is to share it.
     """
 
     model: ChatModel
@@ -130,12 +130,12 @@ class Summariser:
     covered: Sequence[Entry]
     reads: Sequence[Entry]
     context: Context
-    focus: str | None = None
-    spec: Summary = field(default_factory=Summary)
-    beside: RecordWithin | None = None
-    beside_tokens: int = 0
-    whole_tokens: int | None = None
-    prefix: RequestPrefix | None = None
+    focus: str | None
+    spec: Summary
+    beside: RecordWithin
+    beside_tokens: int
+    whole_tokens: int
+    prefix: RequestPrefix | None
     _below: str = field(default="", init=False)
     """The record as the model is told of it."""
     _parts: list[str] = field(default_factory=list, init=False)
@@ -159,16 +159,13 @@ class Summariser:
             ModelError: the model gave no answer at all, or none in time.
             StoreError: a trim could not keep what it cut.
         """
-        longest = self._longest + self.beside_tokens
-        if self.whole_tokens is not None:
-            longest = min(longest, self.whole_tokens)
         try:
             async with asyncio.timeout(self.limit_seconds):
                 self._below = await self._record(self._told_tokens)
                 prose, unread = await self._draft()
         except TimeoutError as error:
             raise BadAnswerError(f"the summary took longer than {self.limit_seconds:g} s") from error
-        text = await self._with_record(prose, longest)
+        text = await self._with_record(prose)
         return Replacement(text=text, made="summary", unread=unread, shadow=self.spec.shadow)
 
     async def _draft(self) -> tuple[str, tuple[int, ...]]:
@@ -352,16 +349,14 @@ class Summariser:
 
     async def _record(self, max_tokens: int, prose: str = "") -> str:
         """The record of at most so many tokens beside this prose, nothing where that is too little."""
-        if self.beside is None or max_tokens < LEAST_BESIDE:
-            return ""
-        return await in_thread(self.beside, max_tokens, prose)
+        return await in_thread(self.beside, max_tokens, prose) if max_tokens >= LEAST_BESIDE else ""
 
     def _is_told(self, prose: str) -> bool:
         """Whether the prose surely speaks of what is covered."""
         asked = f"{self.spec.system or SUMMARY_SYSTEM}\n{self.spec.instruction or SUMMARY_INSTRUCTION}"
         return speaks_of(prose, (*self.covered, *self.reads), beside=asked)
 
-    async def _with_record(self, prose: str, longest: int) -> str:
+    async def _with_record(self, prose: str) -> str:
         """The prose, and below it the record that the model was told of, or a longer one.
 
         Names and numbers that the prose says are not said again. The whole keeps to the longest summary, and
@@ -373,7 +368,7 @@ class Summariser:
         line = f"{BETWEEN}{SUMMARY_RECORD}\n"
         to_gain = int((1 - SHARE_OF_COVERED) * sum(entry.tokens for entry in self.covered))
         saved = room_left(prose, self.covered, self._counter) - to_gain
-        most = min(saved, longest - self._counter(prose)) - self._counter(line) - LINE_OVERHEAD
+        most = min(saved, self.whole_tokens - self._counter(prose)) - self._counter(line) - LINE_OVERHEAD
         told = most < MUCH_MORE * self.beside_tokens
         below = await self._record(min(most, self.beside_tokens) if told else most, prose)
         return f"{prose}{line}{below}" if below else prose
