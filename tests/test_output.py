@@ -299,6 +299,32 @@ async def test_a_sub_agent_answers_in_json() -> None:
     assert json.loads(results_of(model)[0]) == {"name": "Rome", "people": 3}
 
 
+@dataclasses.dataclass
+class Door:
+    """A dataclass."""
+
+    number: int
+
+
+@pytest.mark.parametrize(
+    ("wanted", "says"),
+    [
+        (Door(7), "give Door in place of Door"),
+        (City(name="Rome", people=3), "give City in place of City"),
+        (lambda: City, "it is a function"),
+        ({"name": str}, "the schema is not JSON"),
+        ({"type": "objec"}, "'objec' is no type of a JSON schema"),
+        ({"type": "array", "items": {"type": ["string", "none"]}}, "'none' is no type of a JSON schema"),
+        ({"anyOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"type": "int"}}}, "'int' is no type of"),
+    ],
+)
+def test_an_output_that_is_no_type_is_refused_in_one_line(wanted: object, says: str) -> None:
+    with pytest.raises(ToolDefinitionError) as refused:
+        _ = Agent(ScriptedModel([]), output=wanted).system
+    assert says in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
 def test_what_json_cannot_give_and_a_name_twice_are_refused() -> None:
     def final_answer() -> str:
         """Taken."""
@@ -329,11 +355,15 @@ def test_the_command_line_prints_the_json_alone(tmp_path: Path) -> None:
         ("bad.json", "no JSON"),
         ("io:StringIO", "no type"),
         ("list.json", "object"),
+        ("City", "there is no file 'City': name one, or a type as MODULE:NAME"),
+        ("typo.json", "'strin' is no type of a JSON schema, there are object, array, string"),
+        ("builtins:copyright", "builtins:copyright is no type of an answer: output="),
     ],
 )
 def test_a_schema_that_is_none_is_one_line(tmp_path: Path, spec: str, says: str) -> None:
     (tmp_path / "bad.json").write_text("{")
     (tmp_path / "list.json").write_text("[]")
+    (tmp_path / "typo.json").write_text('{"type": "object", "properties": {"name": {"type": "strin"}}}')
     done = agentloop("-p", "go", "--schema", spec, "-m", "offline", cwd=tmp_path)
     assert done.status == 2
     assert says in done.err

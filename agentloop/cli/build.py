@@ -30,7 +30,7 @@ from agentloop.cli.settings import MEMORY, OFFLINE, Settings
 from agentloop.cli.terminal import few, run_to_end, warn
 from agentloop.compaction import Compaction
 from agentloop.context import DEFAULT_WINDOW
-from agentloop.errors import UsageError
+from agentloop.errors import AgentLoopError, UsageError
 from agentloop.models import ChatModel
 from agentloop.providers.offline import OfflineModel
 from agentloop.redaction import Redact, checked_redaction
@@ -287,6 +287,10 @@ def load_schema(spec: str) -> Any:
     else:
         try:
             wanted = strict_value(path.read_text("utf-8"))
+        except FileNotFoundError as error:
+            raise UsageError(
+                f"--schema: there is no file {spec!r}: name one, or a type as MODULE:NAME"
+            ) from error
         except OSError as error:
             raise UsageError(f"--schema: {refused(path, error)}") from error
         except ValueError as error:
@@ -355,7 +359,8 @@ def _explain_faults(option: str, what: str) -> Iterator[None]:
         raise
     except BaseException as error:  # a user's module may do anything while it loads, also call sys.exit
         place = "" if isinstance(error, SyntaxError) else raised_at(error)  # it names its own
-        fault = " ".join(f"{type(error).__name__}: {error}".split()) + (f" ({place})" if place else "")
+        name = "" if isinstance(error, AgentLoopError) else f"{type(error).__name__}: "
+        fault = " ".join(f"{name}{error}".split()) + (f" ({place})" if place else "")
         raise UsageError(f"{option}: {what}: {fault}") from error
 
 

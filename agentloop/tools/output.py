@@ -5,6 +5,8 @@ provider was asked for. Of a union of objects each is a tool of its own. What is
 under `answer` in one, since arguments and formats are objects.
 """
 
+import dataclasses
+import inspect
 import json
 import re
 import types
@@ -13,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import TypeAdapter, create_model
+from pydantic import BaseModel, TypeAdapter, create_model
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 from pydantic_core import SchemaError, from_json
 
@@ -32,6 +34,10 @@ _FENCED = pattern(r"\s*```(?:json)?[ \t]*\n(.*)\n[ \t]*```\s*", re.DOTALL | re.I
 _NOT_IN_NAMES = pattern(r"[^a-zA-Z0-9_-]+")
 _MOST_NAME_CHARS = 64
 _WRAPPED = "answer"
+_HOW_IN_PYDANTIC = ". Set `arbitrary_types_allowed"
+_TYPES = ("object", "array", "string", "integer", "number", "boolean", "null")
+_SCHEMAS_BY_NAME = ("properties", "$defs", "definitions")
+_SCHEMAS = ("items", "prefixItems", "additionalProperties", "anyOf", "oneOf", "allOf")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,10 +90,15 @@ class OutputType:
         Raises:
             ToolDefinitionError: JSON can give no values of it.
         """
+        if isinstance(wanted, BaseModel) or dataclasses.is_dataclass(type(wanted)):
+            name = type(wanted).__name__
+            raise ToolDefinitionError(
+                f"output takes types, not values: give {name} in place of {shown(wanted)}"
+            )
         try:
             return cls(forms=tuple(_forms(wanted, several=not native)), native=native)
         except (PydanticSchemaGenerationError, PydanticUserError, SchemaError, TypeError, NameError) as error:
-            why = beginning(str(error).strip().splitlines()[0], 200)
+            why = beginning(str(error).strip().splitlines()[0].partition(_HOW_IN_PYDANTIC)[0], 200)
             raise ToolDefinitionError(
                 f"output={shown(wanted)} is no type that JSON can give ({why}): "
                 "use a pydantic model, a dataclass, a TypedDict, or types such as list[int]"
@@ -175,6 +186,8 @@ def _value(text: str) -> Any:
 
 
 def _forms(wanted: Any, *, several: bool) -> Iterator[AnswerForm]:
+    if inspect.isroutine(wanted):
+        raise TypeError("it is a function")
     members = [wanted]
     if several and typing.get_origin(wanted) in (typing.Union, types.UnionType):
         members = list(typing.get_args(wanted))
@@ -210,6 +223,8 @@ def _form_of(name: str, wanted: Any) -> AnswerForm:
 
 def _form_of_schema(name: str, schema: Mapping[str, Any]) -> AnswerForm:
     """Of a JSON schema: the value is what JSON gives."""
+    if fault := next(_faults_of_schema(schema), None):
+        raise TypeError(fault)
     is_wrapped = schema.get("type") != "object"
     whole = dict(schema)
     if is_wrapped:
@@ -226,6 +241,28 @@ def _form_of_schema(name: str, schema: Mapping[str, Any]) -> AnswerForm:
     return _form(
         name, whole, check, lambda value: json.dumps(value, ensure_ascii=False), is_wrapped=is_wrapped
     )
+
+
+def _faults_of_schema(schema: Mapping[str, Any]) -> Iterator[str]:
+    """What no JSON schema has: values that are not JSON, and types that it does not know."""
+    try:
+        json.dumps(schema)
+    except (TypeError, ValueError, RecursionError) as error:
+        yield f"the schema is not JSON: {error}"
+        return
+    waiting: list[Any] = [schema]
+    while waiting:
+        one = waiting.pop()
+        if not isinstance(one, Mapping):
+            continue
+        named = one.get("type", [])
+        for each in named if isinstance(named, list) else [named]:
+            if each not in _TYPES:
+                yield f"{shown(each)} is no type of a JSON schema, there are {', '.join(_TYPES)}"
+        for key in _SCHEMAS_BY_NAME:
+            waiting += one[key].values() if isinstance(one.get(key), Mapping) else []
+        for key in _SCHEMAS:
+            waiting += one[key] if isinstance(one.get(key), list) else [one.get(key)]
 
 
 def _form(
