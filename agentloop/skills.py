@@ -95,9 +95,13 @@ class Skills(ToolSet):
                 raise UsageError(f"two skills in {shown(str(self.folder))} are called {skill.name!r}")
             found[skill.name] = skill
         if not found:
-            raise UsageError(
-                f"there is no skill in {shown(str(self.folder))}: one is a folder with a SKILL.md"
+            is_one = Path(self.folder, SKILL_MD).is_file()
+            way = (
+                "it is one itself, so name the folder above it"
+                if is_one
+                else "one is a folder with a SKILL.md"
             )
+            raise UsageError(f"there is no skill in {shown(str(self.folder))}: {way}")
         object.__setattr__(self, "skills", MappingProxyType(found))
 
     @property

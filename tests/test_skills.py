@@ -201,6 +201,8 @@ def test_bad_folders_are_one_clear_line(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no skill in"):
         Skills(tmp_path)
     home = skill(tmp_path, "tea")
+    with pytest.raises(UsageError, match="it is one itself, so name the folder above it"):
+        Skills(tmp_path / "skills" / "tea")
     (tmp_path / "skills" / "again").mkdir()
     (tmp_path / "skills" / "again" / "SKILL.md").write_bytes((home / "SKILL.md").read_bytes())
     with pytest.raises(UsageError, match="are called 'tea'"):
