@@ -61,6 +61,20 @@ WRONG: list[tuple[list[str], str]] = [
         ["sessions", "show"],
         "`agentloop sessions show` needs ID: `agentloop sessions list --all` shows the ids",
     ),
+    (
+        ["sessions", "rename", "x", "My", "door"],
+        "rename` takes ID TITLE, and not 'door' too: put a text of several words in quotes",
+    ),
+    (
+        ["compact", "x", "y", "z"],
+        "`agentloop compact` takes ID, and not 'y z' too: `agentloop compact --help` shows how",
+    ),
+    (["demo", "x"], "`agentloop demo` takes no words, and not 'x' too: `agentloop demo --help` shows how"),
+    (
+        ["lessons", "3", "--model", "x"],
+        "lesson 3 takes no --model: 0, 1, 6 do; its 'Try it' says what to change",
+    ),
+    (["lessons", "3", "--source", "--model", "x"], "--source runs nothing, so it takes no --model"),
     (["lessons", "first"], "N: 'first' is no whole number of at least 0: write one such as 5"),
     (["sessions", "import"], "`agentloop sessions import` needs FILE: `agentloop sessions import --help`"),
     (["-p", "x", "--max-tokens", "0"], "--max-tokens: '0' is no number of tokens"),
@@ -175,7 +189,7 @@ WRONG: list[tuple[list[str], str]] = [
     ),
     (
         ["compact", "x", "--strategy", "token-window:lots"],
-        "'lots' is no number: write one such as token-window:8k",
+        "'lots' is no number: write one such as token-window:20k",
     ),
     (
         ["compact", "x", "--strategy", "keep-recent-fraction:300%"],

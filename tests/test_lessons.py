@@ -39,9 +39,10 @@ from lessons import (
     l16_callbacks_memory,
     l17_sessions_resume_workers,
 )
-from tests.cli_kit import ROOT, Finished, run_script
+from tests.cli_kit import ROOT, Finished, environment, run_script
 from tests.cli_kit import agentloop as command_line
 from tests.course import PAGE, page
+from tests.strict_provider import StrictProvider
 
 pytestmark = pytest.mark.whole
 
@@ -402,6 +403,15 @@ def test_the_command_line_runs_a_lesson_with_a_prompt(tmp_path: Path) -> None:
     assert (done.status, done.err) == (0, "")
     assert "red_kale.py: Grows the red kale, from the seed to the kitchen." in done.out
     assert "2 auto" not in done.out
+
+
+def test_the_command_line_runs_a_lesson_with_a_model(tmp_path: Path) -> None:
+    with StrictProvider(["Noted.", "Ada.", "Nobody."], model="mine") as server:
+        where = environment(tmp_path, OPENAI_BASE_URL=server.url)
+        done = command_line("lessons", "0", "--model", "mine", cwd=tmp_path, env=where)
+    assert (done.status, done.err) == (0, "")
+    assert "assistant: Nobody." in done.out
+    assert {body["model"] for body in server.bodies} == {"mine"}
 
 
 def test_a_lesson_that_is_not_there_is_one_clear_line(tmp_path: Path) -> None:

@@ -1,11 +1,13 @@
 """What went wrong in one line on standard error."""
 
 import errno
+import re
 import traceback
 from collections.abc import Collection, Iterator
 
 import click
 
+from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.to_text import words_of
 from agentloop.cli.app import COMMANDS, exit_status, load
 from agentloop.cli.terminal import PROGRAM, error_console, few, is_verbose, say, show
@@ -15,6 +17,7 @@ from agentloop.stream import LimitName, RunStatus
 
 _OF_MESSAGES = (400, 403, 413, 415, 422)
 """The HTTP statuses by which servers refuse what a request says; 403 is a key's, too."""
+_EXTRA = pattern(r"Got unexpected extra arguments? \((.*)\)", re.DOTALL)
 _LONGEST_NAME = 200
 _MOST_LINKS = 20
 """So far back causes are looked at: a chain of them may be a circle."""
@@ -59,6 +62,8 @@ def _wrong_call(error: click.ClickException) -> str:
     """What click refuses, in the form that our own refusals have: where, what, and the next step."""
     if isinstance(error, click.NoSuchOption):
         return _no_option(error)
+    if isinstance(error, click.UsageError) and (extra := _EXTRA.match(error.message)):
+        return _too_much(extra[1], error.ctx)
     if not isinstance(error, click.BadParameter) or error.param is None:
         return error.format_message()
     of_option = isinstance(error.param, click.Option)
@@ -69,6 +74,18 @@ def _wrong_call(error: click.ClickException) -> str:
     of_session = name.startswith("ID")
     hint = "agentloop sessions list --all" if of_session else f"{path} --help"
     return f"`{path}` needs {name}: `{hint}` shows {'the ids' if of_session else 'how'}"
+
+
+def _too_much(extra: str, context: click.Context | None) -> str:
+    """That a command takes no such words, and what it takes."""
+    arguments = (
+        [each for each in context.command.params if isinstance(each, click.Argument)] if context else []
+    )
+    path = context.command_path if context else PROGRAM
+    names = " ".join(each.human_readable_name for each in arguments)
+    of_text = any(each.human_readable_name in ("TITLE", "TEXT") for each in arguments)
+    way = "put a text of several words in quotes" if of_text else f"`{path} --help` shows how"
+    return f"`{path}` takes {names or 'no words'}, and not {extra!r} too: {way}"
 
 
 def _no_option(error: click.NoSuchOption) -> str:

@@ -19,27 +19,39 @@ _NAME = re.compile(r"l(\d\d)_\w+\.py")
 @click.command()
 @click.argument("number", metavar="[N]", type=WholeNumber(least=0), required=False)
 @click.option("--prompt", metavar="TEXT", help="What to ask in the lesson, instead of its own example.")
+@click.option("-m", "--model", "real", metavar="NAME", help="A real model, in the lessons that take one.")
 @click.option("--source", is_flag=True, help="Print the lesson's code instead of running it.")
-def lessons(number: int | None, prompt: str | None, source: bool) -> int:
+def lessons(number: int | None, prompt: str | None, real: str | None, source: bool) -> int:
     """List the lessons, or explain the one with that number and run it."""
     found = lesson_files()
     if number is None:
-        if source or prompt is not None:
-            raise UsageError("--prompt and --source are of one lesson: name it, such as `lessons 6`")
+        if source or prompt is not None or real is not None:
+            raise UsageError("--prompt, --model and --source are of one lesson: name it, such as `lessons 6`")
         for each, path in found.items():
             motto, _, _ = said_in(path).partition("\n")
             click.echo(f"{each:>3}  {path.stem}: {motto}")
         return 0
     if number not in found:
         raise UsageError(f"there is no lesson {number}: there are {', '.join(map(str, found)) or 'none'}")
-    if source and prompt is not None:
-        raise UsageError("--source runs nothing, so it takes no --prompt")
+    if source and (prompt is not None or real is not None):
+        raise UsageError(
+            f"--source runs nothing, so it takes no {'--model' if prompt is None else '--prompt'}"
+        )
+    if real is not None and number not in (able := [each for each in found if _takes_model(found[each])]):
+        raise UsageError(
+            f"lesson {number} takes no --model: {', '.join(map(str, able))} do; "
+            "its 'Try it' says what to change"
+        )
     lesson = str(found[number])
     if source:
         print(found[number].read_text("utf-8"), end="")
         return 0
     print(f"{said_in(found[number])}\n\n{lesson}\n", flush=True)  # click takes ASCII for a mistake
-    sys.argv = [lesson] if prompt is None else [lesson, "--prompt", prompt]
+    given = {"--prompt": prompt, "--model": real}
+    sys.argv = [
+        lesson,
+        *(word for name, value in given.items() if value is not None for word in (name, value)),
+    ]
     runpy.run_path(lesson, run_name="__main__")
     return 0
 
@@ -50,6 +62,10 @@ def lesson_files() -> Mapping[int, Path]:
     folders = (package / "lessons", package.parent / "lessons")
     paths = sorted(path for folder in folders if folder.is_dir() for path in folder.iterdir())
     return {int(found[1]): path for path in paths if (found := _NAME.fullmatch(path.name))}
+
+
+def _takes_model(path: Path) -> bool:
+    return '"--model"' in path.read_text("utf-8")
 
 
 def said_in(path: Path) -> str:
