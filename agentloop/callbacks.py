@@ -280,8 +280,11 @@ def _check_signature(callback: Callbacks, point: str) -> None:
         taken.bind(*arguments)
     except TypeError:
         kind, many = type(callback).__name__, "one argument" if len(arguments) == 1 else "two arguments"
+        names = ", ".join(arguments)
+        if _is_given(callback, point):
+            raise UsageError(f"the function for {point} must take {many}, ({names}), not {taken}") from None
         raise UsageError(
-            f"{kind}.{point}{taken} must take {many}: write def {point}(self, {', '.join(arguments)})"
+            f"{kind}.{point}{taken} must take {many}: write def {point}(self, {names})"
         ) from None
 
 

@@ -373,6 +373,8 @@ def _text(what: str, value: str) -> None:
 def _known(tasks: Tasks, task_id: int) -> Task:
     if _is_id(task_id) and task_id in tasks:
         return tasks[task_id]
+    if not isinstance(task_id, int) or isinstance(task_id, bool):
+        raise UsageError(f"a task is named by its number, such as 1, not by {shown(task_id)}")
     there = f"there are 1 to {max(tasks)}" if tasks else "the board is empty"
     raise UsageError(f"there is no task {shown(task_id)}: {there}")
 

@@ -739,6 +739,10 @@ class Both(Callbacks):
         (Heir(), "a method 'before_compact', which nobody calls: did you mean 'before_compaction'?"),
         (TooFew(), "TooFew.on_event() -> None must take one argument: write def on_event(self, event)"),
         (TooMany(), "must take one argument: write def before_compaction(self, request)"),
+        (
+            Callbacks(after_tool=lambda call: None),
+            "the function for after_tool must take two arguments, (call, result), not (call)",
+        ),
         (Camel(), "Camel has a method 'onEvent', which nobody calls: did you mean 'on_event'?"),
         (object(), "callbacks must be a list of Callbacks objects"),
     ],

@@ -76,6 +76,8 @@ def test_what_is_allowed_is_there(root: Path, allow: Any, names: tuple[str, ...]
 
 
 def test_what_cannot_be_allowed_or_is_no_folder_is_a_usage_error(root: Path) -> None:
+    with pytest.raises(UsageError, match="allow must be a list of write and shell, not 3"):
+        workspace_tools(root, allow=3)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="nothing called 'delete' can be allowed: use write or shell"):
         workspace_tools(root, allow=["write", "delete"])
     with pytest.raises(UsageError, match=r"no working folder at '.*nowhere'"):

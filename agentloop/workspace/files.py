@@ -19,6 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
+from agentloop._plumbing.checks import shown
 from agentloop._plumbing.encodings import decoded, encoding_of
 from agentloop._plumbing.truncate import head
 from agentloop.errors import UsageError
@@ -49,9 +50,11 @@ def workspace_tools(
     Raises:
         UsageError: there is no such folder, or `allow` has another word.
     """
-    allowed = {allow} if isinstance(allow, str) else set(allow)
-    if unknown := sorted(allowed.difference(PERMISSIONS)):
-        raise UsageError(f"nothing called {unknown[0]!r} can be allowed: use {' or '.join(PERMISSIONS)}")
+    if not isinstance(allow, Iterable) or isinstance(allow, bytes):
+        raise UsageError(f"allow must be a list of {' and '.join(PERMISSIONS)}, not {shown(allow)}")
+    allowed = [allow] if isinstance(allow, str) else list(allow)
+    if unknown := [each for each in allowed if each not in PERMISSIONS]:
+        raise UsageError(f"nothing called {shown(unknown[0])} can be allowed: use {' or '.join(PERMISSIONS)}")
     folder = Folder.at(workdir)
     passed = frozenset({pass_env} if isinstance(pass_env, str) else pass_env)
     files, edits = Files(folder=folder), Edits(folder=folder)
