@@ -75,6 +75,12 @@ WRONG: list[tuple[list[str], str]] = [
         "lesson 3 takes no --model: 0, 1, 6 do; its 'Try it' says what to change",
     ),
     (["lessons", "3", "--source", "--model", "x"], "--source runs nothing, so it takes no --model"),
+    (
+        ["sessions", "import", "none.jsonl"],
+        "'none.jsonl' cannot be read: No such file or directory: check the path",
+    ),
+    (["-p", "x", "--system-file", "none"], "'none': No such file or directory: check the path"),
+    (["demo", "--svg", "none/x.svg"], "cannot be written: No such file or directory: make its folder first"),
     (["lessons", "first"], "N: 'first' is no whole number of at least 0: write one such as 5"),
     (["sessions", "import"], "`agentloop sessions import` needs FILE: `agentloop sessions import --help`"),
     (["-p", "x", "--max-tokens", "0"], "--max-tokens: '0' is no number of tokens"),

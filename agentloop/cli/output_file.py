@@ -124,4 +124,5 @@ def _name_file(path: Path) -> Iterator[None]:
         yield
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise UsageError(f"{str(path)!r} cannot be written: {reason}") from error
+        way = ": make its folder first" if isinstance(error, FileNotFoundError) else ""
+        raise UsageError(f"{str(path)!r} cannot be written: {reason}{way}") from error

@@ -170,6 +170,7 @@ def _text_file(text: str) -> str:
         return file.read_text("utf-8-sig")
     except (OSError, ValueError) as error:
         reason = "is no UTF-8 text" if isinstance(error, UnicodeError) else getattr(error, "strerror", error)
+        reason = f"{reason}: check the path" if isinstance(error, FileNotFoundError) else reason
         raise UsageError(f"{_brief(text)!r}: {reason}") from error
 
 

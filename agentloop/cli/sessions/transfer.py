@@ -385,7 +385,9 @@ def read_text(path: str) -> str:
     except UsageError:
         raise
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path!r} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+        way = ": check the path" if isinstance(error, FileNotFoundError) else ""
+        fault = getattr(error, "strerror", None) or error
+        raise UsageError(f"{path!r} cannot be read: {fault}{way}") from error
     if len(data) > MOST_IMPORT_BYTES:
         raise UsageError(f"{path!r} holds more than {MOST_IMPORT_BYTES // 1_000_000} MB: import a part of it")
     try:
