@@ -298,7 +298,11 @@ class Run:
             return (await session.whole()).context.seen()
 
         async def call_tool(name: str, arguments: Mapping[str, Any]) -> ToolAnswer:
-            called = ToolCall(id=call_id, name=name, arguments=json.dumps(arguments))
+            try:
+                text = json.dumps(arguments)
+            except (TypeError, ValueError, RecursionError) as error:
+                return ToolAnswer(f"{name} was not called, since its arguments are no JSON: {error}", "error")
+            called = ToolCall(id=call_id, name=name, arguments=text)
             return await self.call_tool(called, context)
 
         try:
