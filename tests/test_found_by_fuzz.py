@@ -13,7 +13,7 @@ from agentloop.providers.openai import OpenAIChat
 from agentloop.retry import RetryPolicy
 from agentloop.run import Agent
 from agentloop.runner import Runner
-from agentloop.strategies import KeepRecentTurns, Strategy, Tiered, then
+from agentloop.strategies import KeepRecentTurns, Strategy, Tiered, TurnWindow, then
 from agentloop.stream import StreamEvent, ToolEnded
 from agentloop.testing import ScriptedModel, calls
 from tests.strict_bodies import Body
@@ -83,6 +83,22 @@ async def test_l17_what_was_refused_as_too_long_is_not_sent_again_as_it_was(
         assert any(request.violations for request in provider.requests)
         sent = [each.raw for each in provider.requests if not asks_for_summary(each.body or {})]
     assert len(set(sent)) == len(sent)
+
+
+@pytest.mark.parametrize("times", [8, 10])
+async def test_l9_what_is_left_after_an_overflow_may_count_more_than_the_whole(
+    times: int, tmp_path: Path
+) -> None:
+    """What goes first is much by our own count and little by the server's, which reports no usage."""
+    with StrictProvider(lambda _: "yes", window=5_000, overflow="openrouter", usage="absent") as provider:
+        model = OpenAIChat("m", base_url=provider.url, window=5_000, max_output_tokens=300)
+        policy = Compaction(micro=None, strategy=TurnWindow(2))
+        runner = Runner(Agent(model, compaction=policy), transcripts=tmp_path)
+        prompts = ["what is it?", "7. 3; 9, " * times, "information " * 700, "information " * 828]
+        for prompt in prompts:
+            await runner.run(prompt, session_id="s")
+        await model.close()
+        assert sum(bool(request.violations) for request in provider.requests) == 1
 
 
 class CancelAtTheFirstEnd(Callbacks):

@@ -272,18 +272,27 @@ class ContextKeeper:
     async def escalate(self, session: Session, budget: Budget, occasion: Occasion) -> Session:
         """The session with a request that fits, by as few rungs as that takes.
 
+        After an overflow it leaves some doubt of how much the server counts, where the first rungs get there.
+
         Raises:
             ContextOverflowError: it cannot be made to fit.
             StoreError: it could, but a compaction could not be stored.
         """
         budget, first = self._with_threshold(budget), len(self.outcomes)
+        doubted = budget.doubted() if occasion.reason == "overflow" else budget
         session, result = await self._clear_enough(session, budget, occasion)
         if self._may_summarise(session.context, budget, occasion, result):
             session, result = await self._summarise(session, budget, occasion)
-        for plan_of_rung in (digest_plan, shorten_plan, smaller_record_plan, note_plan, shorten_kept_plan):
-            if not budget.fits(session.context) and prevented(result) is None:
-                plan = await in_thread(plan_of_rung, session.context, budget, occasion)
-                session, result = await self._carry_out(session, budget, plan)
+        for most, plan_of_rung in (
+            (doubted, digest_plan),
+            (doubted, shorten_plan),
+            (budget, smaller_record_plan),
+            (budget, note_plan),
+            (budget, shorten_kept_plan),
+        ):
+            if not most.fits(session.context) and prevented(result) is None:
+                plan = await in_thread(plan_of_rung, session.context, most, occasion)
+                session, result = await self._carry_out(session, most, plan)
         newest = next(reversed(self.outcomes[first:]), None)
         if newest and newest.store_fault and not budget.fits(session.context):
             raise newest.store_fault

@@ -45,7 +45,7 @@ USUAL_RESERVE, SMALL_SHARE = 4_096, 1 / 8
 """Kept free for an answer without a limit: so many tokens (3,000 words), of a small window this share."""
 
 DOUBT = 0.02
-"""A request asks for an answer that leaves this share of the window for what the server counts more."""
+"""So much of the window is left for what the server counts more: beside an answer, and after an overflow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +57,9 @@ class Budget:
     provider's count over ours that an overflow has proved. `counter` counts our own tokens; `threshold` is
     where the trigger fires, in tokens, where it has such a place. `lowered_reserve` is kept free for the
     answer where that is less, once the server refused what would fit with a shorter answer: it counts the
-    longest one in, and each request asks for what is left. `answered` is the largest request that was ever
-    answered, by our own count; `cuts` is what the reports of those answered tell of a server that cuts them.
+    longest one in, and each request asks for what is left. `doubt` is kept free beside that. `answered` is
+    the largest request that was ever answered, by our own count; `cuts` is what the reports of those answered
+    tell of a server that cuts them.
     `recall_tools` is the size of the tools of recall. `counter_ratio` is what `counter` makes of one token of
     our own count: 1 but for a strategy that counts by itself.
     """
@@ -71,6 +72,7 @@ class Budget:
     counter: TokenCounter = field(default=estimate_tokens, compare=False)
     threshold: int | None = None
     lowered_reserve: int | None = None
+    doubt: int = 0
     answered: int = field(default=0, compare=False)
     counter_ratio: float = 1.0
     recall_tools: int = 0
@@ -116,7 +118,7 @@ class Budget:
     @property
     def limit(self) -> int:
         """The largest request that may be sent."""
-        return self.window - self.reserve
+        return self.window - self.reserve - self.doubt
 
     @property
     def target(self) -> int:
@@ -190,6 +192,13 @@ class Budget:
     def measured(self, context: Context) -> bool:
         """Whether `size` rests on the provider's count of this very context."""
         return context.anchor(self.model) is not None
+
+    def doubted(self) -> "Budget":
+        """This budget with less room, by some doubt of how much the server counts of what is left.
+
+        It was refused a whole request: of the rest it may count more, for each of our own tokens.
+        """
+        return replace(self, doubt=int(self.window * DOUBT))
 
     def having_answered(self, counted: int, measured: int) -> "Budget":
         """This budget once a request was answered of that length by our own count, and by the server's.
