@@ -54,7 +54,7 @@ from agentloop.prompts import (
 from agentloop.sessions import ValueLog
 from agentloop.stores.base import LAST_MOMENT, SessionStore, branch_id
 from agentloop.todo import MARKS
-from agentloop.tools import Tool, ToolSet, tool_of
+from agentloop.tools import RunContext, Tool, ToolSet, tool_of
 
 try:
     import fcntl
@@ -291,20 +291,29 @@ class TaskBoard(ToolSet):
                 return first_given(text) if is_out_of_sight else ""
         return ""
 
-    async def _list(self) -> str:
+    async def _list(self, context: RunContext[Any]) -> str:
         tasks = await self._held.read()
-        return "\n".join((TASK_LIST, *([_shown(task, tasks) for task in tasks.values()] or [TODO_EMPTY])))
+        lines = [_shown(task, tasks, context.redact) for task in tasks.values()]
+        return "\n".join((TASK_LIST, *(lines or [TODO_EMPTY])))
 
-    async def _add(self, subject: str, description: str = "", blocked_by: Sequence[int] = ()) -> str:
+    async def _add(
+        self,
+        context: RunContext[Any],
+        subject: str,
+        description: str = "",
+        blocked_by: Sequence[int] = (),
+    ) -> str:
         task = await told(self.add(subject, description=description, blocked_by=blocked_by))
-        return _shown(task, await self._held.read())
+        return _shown(task, await self._held.read(), context.redact)
 
-    async def _block(self, task_id: int, blocked_by: Sequence[int]) -> str:
-        return _shown(await told(self.block(task_id, blocked_by)), await self._held.read())
+    async def _block(self, context: RunContext[Any], task_id: int, blocked_by: Sequence[int]) -> str:
+        task = await told(self.block(task_id, blocked_by))
+        return _shown(task, await self._held.read(), context.redact)
 
-    async def _claim(self, task_id: int | None = None) -> str:
-        task = await told(self.claim(task_id))
-        return claimed_text(task, await self.tasks()) if task else f"{TASK_NONE_FREE}\n{await self._list()}"
+    async def _claim(self, context: RunContext[Any], task_id: int | None = None) -> str:
+        if task := await told(self.claim(task_id)):
+            return claimed_text(task, await self.tasks(), context.redact)
+        return f"{TASK_NONE_FREE}\n{await self._list(context)}"
 
     async def _complete(self, task_id: int, result: str = "") -> str:
         task = await told(self.complete(task_id, result))
@@ -315,11 +324,11 @@ class TaskBoard(ToolSet):
         return f"{TASK_ENDED.format(id=task.id, how='given back')} {task.subject}"
 
 
-def claimed_text(task: Task, tasks: Iterable[Task]) -> str:
-    """A task that was claimed, with what came of those that it waited for."""
+def claimed_text(task: Task, tasks: Iterable[Task], redact: Callable[[str], str]) -> str:
+    """A task that was claimed, with what came of those that it waited for, redacted before it is cut."""
     before = [each for each in tasks if each.id in task.blocked_by and each.result]
     room = MOST_TEXT_CHARS // max(1, len(before))
-    told = ((f"Task {each.id}, {each.subject}:", beginning(each.result, room)) for each in before)
+    told = ((f"Task {each.id}, {each.subject}:", beginning(redact(each.result), room)) for each in before)
     results = map(" ".join, told)
     lines = (f"{TASK_CLAIMED.format(id=task.id)} {task.subject}", task.description, *results)
     return "\n".join(line for line in lines if line)
@@ -491,12 +500,13 @@ def _joined(ids: Iterable[int]) -> str:
     return ", ".join(map(str, ids))
 
 
-def _shown(task: Task, tasks: Tasks) -> str:
-    """The task in one line."""
+def _shown(task: Task, tasks: Tasks, redact: Callable[[str], str]) -> str:
+    """The task in one line, its result redacted before it is cut."""
     waiting = waits_for(task, tasks) if task.status == "pending" else ()
     told = (f" · {task.owner}" if task.owner else "", f" · after {_joined(waiting)}" if waiting else "")
-    result = f": {beginning(' '.join(task.result.split()), MOST_SUBJECT_CHARS)}" if task.result else ""
-    return f"{task.id} {MARKS[task.status]} {task.subject}{''.join(told)}{result}"
+    result = beginning(" ".join(redact(task.result).split()), MOST_SUBJECT_CHARS)
+    ended = f": {result}" if result else ""
+    return f"{task.id} {MARKS[task.status]} {task.subject}{''.join(told)}{ended}"
 
 
 def _place(place: Any, name: str) -> "_Folder | _Log":

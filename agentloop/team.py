@@ -15,6 +15,7 @@ from agentloop._plumbing.checks import shown
 from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.processes import this_process
 from agentloop._plumbing.strict_json import encodes
+from agentloop._plumbing.to_text import as_text
 from agentloop._plumbing.truncate import beginning, ends
 from agentloop.callbacks import Callbacks
 from agentloop.errors import SessionBusyError, UsageError
@@ -34,7 +35,7 @@ from agentloop.prompts import (
     TEAM_SENT,
     TEAM_TASK,
 )
-from agentloop.redaction import Redact
+from agentloop.redaction import Redact, Redaction, checked_redaction
 from agentloop.results import RunResult
 from agentloop.run import Agent
 from agentloop.runner import Runner
@@ -266,7 +267,8 @@ class _Inbox(ToolSet):
         seen = (each.message for each in await context.said() if each.in_sight)
         told = "\n".join(message.text for message in seen if message.role == "tool")
         new = [each for each in await self.unread() if f"message {each.id} from {each.sender}" not in told]
-        notes = (f"message {_head(each)}: {beginning(each.text, NOTED_CHARS)}" for each in new)
+        texts = (beginning(context.redact(each.text), NOTED_CHARS) for each in new)
+        notes = (f"message {_head(each)}: {text}" for each, text in zip(new, texts, strict=True))
         return INBOX_REMINDER.format(notes="; ".join(notes)) if new else ""
 
     async def _send(self, to: str, text: str) -> str:
@@ -364,6 +366,7 @@ class Team:
         self.workers = frozenset(agents if workers is None else workers)
         if strangers := sorted(map(shown, self.workers - agents.keys())):
             raise UsageError(f"there is no agent {strangers[0]} for workers: there are {', '.join(agents)}")
+        self._hide = Redaction(None if redact is None else checked_redaction(redact)).hide
         self._mail = _Mail(self.store, branch_id(name, "mail"), tuple(agents))
         self._members = {
             each: _Inbox(each, checked_session_id(f"{name}.{each}"), self._mail) for each in agents
@@ -528,12 +531,12 @@ class Team:
             task = await board.claim()
         parts = [_inbox(unread)] if unread else []
         if task is not None:
-            parts.append(f"{claimed_text(task, await board.tasks())}\n\n{TEAM_TASK}")
+            parts.append(f"{claimed_text(task, await board.tasks(), self._hide)}\n\n{TEAM_TASK}")
         if not parts:
             return None
         return await runner.run("\n\n".join(parts), session_id=member.session_id)
 
-    async def _end_task(self, name: str, output: str) -> None:
+    async def _end_task(self, name: str, output: Any) -> None:
         """The member's task ends with its answer, unless that was said before it knew what it had asked.
 
         Where it agreed to stop, it is given back.
@@ -545,7 +548,7 @@ class Team:
         if _is_shut_down(letters, name):
             await self.board.of(name).give_back(task.id)
         else:
-            await self.board.of(name).complete(task.id, ends(output, max_chars=MOST_TEXT_CHARS))
+            await self.board.of(name).complete(task.id, ends(as_text(output), max_chars=MOST_TEXT_CHARS))
 
 
 _PROPERTIES: Json = {

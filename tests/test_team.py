@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agentloop import Agent, Compaction, Runner, RunResult, TaskBoard, Team
+from agentloop import Agent, Compaction, Runner, RunResult, Secrets, TaskBoard, Team
 from agentloop.errors import ModelUnavailableError, StoreError, UsageError
 from agentloop.events import Event, MessageRecord
 from agentloop.models import ModelRequest
@@ -429,6 +429,44 @@ async def test_a_long_answer_is_a_result_that_the_board_takes() -> None:
     await team.run()
     assert "left out" in (await team.board.tasks())[0].result
     assert len(said(asked(team, "ada"), "user")[-1]) < 11_000
+
+
+async def test_an_answer_of_a_type_is_a_result_of_a_task_as_json() -> None:
+    team = team_of(ada=agent(calls(final_answer={"answer": 7}), output=int))
+    await team.board.add("Count")
+    assert [result.output for result in await team.run()] == [7]
+    assert [(task.status, task.result) for task in await team.board.tasks()] == [("completed", "7")]
+
+
+SECRET = "hunter2-of-the-house-4711"
+
+
+@pytest.mark.parametrize("before", [176, 188, 198])
+async def test_a_note_of_a_letter_holds_no_piece_of_a_secret(before: int) -> None:
+    async def pause() -> str:
+        await team.send("ada", f"{'x' * before} {SECRET}")
+        return "paused"
+
+    ada = agent(calls(pause={}), "Done.", "Done.", tools=[pause])
+    team = Team({"ada": ada}, transcripts=None, redact=Secrets(values=[SECRET]))
+    await team.send("ada", "Go.")
+    await team.run()
+    assert "message 2 from user" in str(asked(team, "ada")[1].messages)
+    assert SECRET[:2] not in str(asked(team, "ada")[1].messages)
+
+
+async def test_what_is_told_of_tasks_holds_no_piece_of_a_secret() -> None:
+    ada = agent(calls(task_list={}), "Planted.")
+    team = Team({"ada": ada}, transcripts=None, redact=Secrets(values=[SECRET]))
+    bob = team.board.of("bob")
+    for before in (288, 4_985):
+        task = await bob.add("Dig")
+        await bob.claim()
+        await bob.complete(task.id, f"{'x' * before} {SECRET}")
+    await bob.add("Plant", blocked_by=[1, 2])
+    await team.run()
+    assert "Dig" in str(asked(team, "ada")[0].messages)
+    assert SECRET[:2] not in str(asked(team, "ada")[1].messages)
 
 
 async def test_a_session_that_somebody_works_on_is_waited_for() -> None:
