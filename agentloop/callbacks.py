@@ -319,7 +319,8 @@ class CallbackList:
     async def before_model(self, request: ModelRequest) -> ModelRequest | Answer:
         """What is to be sent, or the answer to take without sending anything."""
         for callback in self._overriding("before_model"):
-            reply = await self._reply(callback, "before_model", request, kinds=(ModelRequest, Answer))
+            own = await in_thread(copy.deepcopy, request)  # its schemas are the agent's
+            reply = await self._reply(callback, "before_model", own, kinds=(ModelRequest, Answer))
             if isinstance(reply, Answer):
                 return reply
             request = reply if isinstance(reply, ModelRequest) else request
@@ -353,8 +354,13 @@ class CallbackList:
     async def _reply(self, callback: Callbacks, point: str, *arguments: Any, kinds: tuple[type, ...]) -> Any:
         """What the callback returns; `_FAILED` where it is of none of these kinds, which is reported."""
         reply = await self._call(callback, point, *arguments)
-        if reply is None or reply is _FAILED or isinstance(reply, kinds):
+        if reply is None or reply is _FAILED:
             return reply
+        if isinstance(reply, kinds):
+            if not (fault := _fault_of(reply)):
+                return reply
+            await self._report(callback, point, fault)
+            return _FAILED
         names = ", ".join("a text" if kind is str else f"{kind.__name__}(…)" for kind in kinds)
         await self._report(callback, point, f"returned {shown(reply)}: return {names} or None")
         return _FAILED
@@ -470,6 +476,15 @@ class _RaisedError(Exception):
     def __init__(self, raised: BaseException) -> None:
         super().__init__(raised)
         self.raised = raised
+
+
+def _fault_of(reply: object) -> str:
+    """What is wrong with a reply, though it is of a right kind; empty for nothing."""
+    if isinstance(reply, Answer) and reply.message.role != "assistant":
+        return f"returned an answer of the role {reply.message.role}: give Message.assistant(…)"
+    if isinstance(reply, ToolCall) and not isinstance(reply.arguments, str):
+        return f"returned arguments that are no text of JSON: {shown(reply.arguments)}"
+    return ""
 
 
 def _copy(each: Positioned) -> Positioned:

@@ -7,7 +7,18 @@ from typing import Any
 
 import pytest
 
-from agentloop import Agent, Answer, Callbacks, Deny, Message, ModelRequest, Runner, Secrets, ToolCall
+from agentloop import (
+    Agent,
+    Answer,
+    Background,
+    Callbacks,
+    Deny,
+    Message,
+    ModelRequest,
+    Runner,
+    Secrets,
+    ToolCall,
+)
 from agentloop.errors import UsageError
 from agentloop.events import MessageRecord
 from agentloop.testing import ScriptedModel, calls
@@ -148,3 +159,52 @@ async def test_hooks_see_no_secrets() -> None:
 def test_functions_by_other_names_and_of_other_forms_are_refused(functions: Any, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         runner_with(Disc(), Callbacks(**functions))
+
+
+async def test_a_denied_call_does_not_run_in_the_background_either() -> None:
+    disc, begun = Disc(), calls(run_in_background={"tool": "delete", "arguments": {"path": "a"}})
+    model = ScriptedModel([begun, calls(check={"wait_seconds": 1}), "done"])
+    agent = Agent(model, tools=[disc.delete, Background(agent_tools=["delete"])])
+    check = Callbacks(before_tool=lambda call: Deny("no") if call.name == "delete" else None)
+    await Runner(agent, transcripts=None, callbacks=[check]).run("go", session_id="s")
+    assert disc.gone == []
+
+
+async def test_the_result_of_a_call_in_the_background_is_shown_to_hooks_too() -> None:
+    disc, seen = Disc(), list[str]()
+    begun = calls(run_in_background={"tool": "delete", "arguments": {"path": "a"}})
+    model = ScriptedModel([begun, calls(check={"wait_seconds": 1}), "done"])
+    agent = Agent(model, tools=[disc.delete, Background(agent_tools=["delete"])])
+    hears = Callbacks(after_tool=lambda call, text: seen.append(f"{call.name}: {text}"))
+    await Runner(agent, transcripts=None, callbacks=[hears]).run("go", session_id="s")
+    assert "delete: a is gone, key hush-hush" in seen
+
+
+@pytest.mark.parametrize("message", [Message(role="user", content="x"), Message.tool("x", "y")])
+async def test_an_answer_that_is_no_assistants_is_passed_over(message: Message) -> None:
+    def other(answer: Answer) -> Answer:
+        return replace(answer, message=message)
+
+    with pytest.warns(RuntimeWarning, match="returned an answer of the role"):
+        result = await runner_with(Disc(), Callbacks(after_model=other), answers=["done"]).run("go")
+    assert result.output == "done"
+
+
+async def test_arguments_that_are_no_text_are_a_call_that_is_not_run() -> None:
+    disc, unheard = Disc(), Callbacks(before_tool=lambda call: replace(call, arguments={"path": "b"}))
+    with pytest.warns(RuntimeWarning, match="no text of JSON"):
+        await runner_with(disc, unheard).run("go")
+    assert disc.gone == []
+
+
+async def test_what_a_hook_changes_in_place_stays_with_it() -> None:
+    def spoil(request: ModelRequest) -> None:
+        request.messages[-1]["content"] = "spoilt"
+        request.tools[0]["function"]["name"] = "spoilt"
+
+    model = ScriptedModel([DELETE, "done"])
+    runner = Runner(
+        Agent(model, tools=[Disc().delete]), transcripts=None, callbacks=[Callbacks(before_model=spoil)]
+    )
+    await runner.run("go")
+    assert "spoilt" not in str(model.requests)
