@@ -48,8 +48,14 @@ MOST_NAMED = 20
 
 _NAME = pattern(r"(?!.*\.\.)(?!.*\.lock$)[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9_-])?")
 _MARKERS = (b"<<<<<<< ", b">>>>>>> ")
-_SETTINGS = r"^(user\.(name|email)|filter\..*\.(clean|smudge|process|required)|merge\..*\.driver)$"
-"""Who commits, and by what git runs programs on files: https://git-scm.com/docs/gitattributes"""
+_SETTINGS = (
+    r"^(user\.(name|email)|filter\..*\.(clean|smudge|process|required)|merge\..*\.driver"
+    r"|branch\..*\.mergeoptions|pull\.(twohead|octopus)|gpg\.(.*\.)?(program|defaultkeycommand))$"
+)
+"""Who commits, and by what git runs programs on files, or merges in another way and signs that.
+
+https://git-scm.com/docs/gitattributes and https://git-scm.com/docs/git-config
+"""
 _OFF = {
     "core.hooksPath": os.devnull,
     "core.fsmonitor": "false",
@@ -328,7 +334,7 @@ def _settings(place: Path) -> Mapping[str, str]:
     words = _run(place, _OFF, "config", "--show-scope", "-z", "--name-only", "--get-regexp", _SETTINGS)
     told = words.stdout.split("\0")
     found = list(zip(told[::2], told[1::2], strict=False))
-    off = {"driver": _MERGES_TEXT, "required": "false"}
+    off = {"driver": _MERGES_TEXT, "required": "false", "twohead": "recursive", "octopus": "octopus"}
     own = {name for scope, name in found if scope in ("local", "worktree") and name not in _NOBODY}
     nobody = {name: value for name, value in _NOBODY.items() if name not in [each for _, each in found]}
     return {name: off.get(name.rpartition(".")[2], "") for name in own} | nobody

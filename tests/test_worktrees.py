@@ -232,6 +232,31 @@ def test_no_program_of_the_repository_runs(repo: Path, tmp_path: Path) -> None:
     assert not ran.exists() or ran.read_text() == ""
 
 
+@pytest.mark.parametrize("options", ["-S", "-s ours", "--squash"])
+def test_a_repository_says_neither_how_to_merge_nor_who_signs(
+    options: str, repo: Path, tmp_path: Path
+) -> None:
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path / 'ran'}\nexit 1\n")
+    program.chmod(0o755)
+    trees = Worktrees(repo)
+    trees.enter("a")
+    (trees.path("a") / "a.txt").write_text("new\n")
+    (repo / "b.txt").write_text("new\n")
+    git(repo, "add", "b.txt")
+    git(repo, "commit", "-qm", "Another")
+    for name, value in {
+        "branch.main.mergeOptions": options,
+        "branch.agentloop/a.mergeOptions": options,
+        "pull.twohead": "ours",
+        "gpg.program": str(program),
+    }.items():
+        git(repo, "config", "--local", name, value)
+    assert "is merged" in trees.merge("a")
+    assert {"a.txt", "b.txt", "tea.txt"} <= {path.name for path in repo.iterdir()}
+    assert not (tmp_path / "ran").exists()
+
+
 def test_a_worktree_that_leads_elsewhere_is_none(repo: Path, tmp_path: Path) -> None:
     trees = Worktrees(repo)
     trees.enter("a")
