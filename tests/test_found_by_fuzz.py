@@ -9,11 +9,13 @@ import pytest
 from agentloop.callbacks import Callbacks
 from agentloop.compaction import Compaction
 from agentloop.errors import ContextOverflowError
+from agentloop.events import MessageRecord
+from agentloop.messages import Message
 from agentloop.providers.openai import OpenAIChat
 from agentloop.retry import RetryPolicy
 from agentloop.run import Agent
 from agentloop.runner import Runner
-from agentloop.strategies import KeepRecentTurns, Strategy, Tiered, TurnWindow, then
+from agentloop.strategies import KeepRecentTurns, MicroCompact, Strategy, Tiered, TurnWindow, then
 from agentloop.stream import StreamEvent, ToolEnded
 from agentloop.testing import ScriptedModel, calls
 from tests.strict_bodies import Body
@@ -83,6 +85,24 @@ async def test_l17_what_was_refused_as_too_long_is_not_sent_again_as_it_was(
         assert any(request.violations for request in provider.requests)
         sent = [each.raw for each in provider.requests if not asks_for_summary(each.body or {})]
     assert len(set(sent)) == len(sent)
+
+
+async def test_l17_a_request_stays_what_it_was_where_a_result_of_no_call_is_shortened(tmp_path: Path) -> None:
+    """The result stands in no request, but it is counted in the context."""
+    with StrictProvider(lambda _: "yes", window=500, overflow="http-413") as provider:
+        model = OpenAIChat("m", base_url=provider.url, window=5_000, retry=RetryPolicy(attempts=1))
+        policy = Compaction(micro=MicroCompact(keep_messages=0, max_chars=40))
+        agent = Agent(model, instructions="Mind the rules. " * 280, compaction=policy)
+        runner = Runner(agent, transcripts=tmp_path)
+        said = [Message.user("go on"), Message.tool("nobody", "a line " * 250), Message.assistant("Good.")]
+        sizes = zip(said, (10, 500, 10), strict=True)
+        records = [MessageRecord(message=message, tokens=tokens) for message, tokens in sizes]
+        await runner.store.append("s", records, expect=0)
+        with suppress(ContextOverflowError):
+            await runner.run("And now?", session_id="s")
+        await model.close()
+        sent = [each.raw for each in provider.requests if not asks_for_summary(each.body or {})]
+    assert len(set(sent)) == len(sent) > 0
 
 
 @pytest.mark.parametrize("times", [8, 10])

@@ -60,7 +60,7 @@ async def ask_model(run: Run, session: Session) -> Session:
         try:
             return await _asked(run, session)
         except ContextTooLongError as error:
-            session = await run.keeper.shrink(session, error)
+            session = await _shrunk(run, session, error)
             await run.emitter.emit_retry(Retry(attempt=attempt, wait_seconds=0.0, error=str(error)))
     try:
         return await _asked(run, session)
@@ -71,6 +71,14 @@ async def ask_model(run: Run, session: Session) -> Session:
 def came_to_nothing(message: Message, finish: str | None) -> bool:
     """Whether an answer has neither text nor a call, or calls that were cut short."""
     return says_nothing(message) or bool(message.tool_calls and finish in CUT_SHORT)
+
+
+async def _shrunk(run: Run, session: Session, error: ContextTooLongError) -> Session:
+    """The session with another request than the one refused: what is shown in none makes none shorter."""
+    refused = request_for(run, session)
+    while request_for(run, session) == refused:
+        session = await run.keeper.shrink(session, error)
+    return session
 
 
 def request_for(run: Run, session: Session) -> ModelRequest:
