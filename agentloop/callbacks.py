@@ -197,7 +197,8 @@ class Callbacks:
     def before_tool(self, call: ToolCall) -> "ToolReply | Awaitable[ToolReply]":
         """Called before a call of a tool is run.
 
-        May deny it, or give the call with other arguments. Where this fails, the call is not run. The
+        May deny it, or give the call with other arguments. Where this fails, the call is not run; so it is
+        where it gives a call of another tool. The
         `compact` tool is no such call: `before_compaction` may veto what it asks for.
         """
 
@@ -339,6 +340,10 @@ class CallbackList:
             reply = await self._reply(callback, "before_tool", call, kinds=(ToolCall, Deny))
             if isinstance(reply, Deny):
                 return Deny(DENIED.format(reason=reply.reason))
+            if isinstance(reply, ToolCall) and reply.name != call.name:
+                error = f"gave a call of {reply.name!r} for one of {call.name!r}: give other arguments alone"
+                await self._report(callback, "before_tool", error)
+                reply = _FAILED
             if reply is _FAILED:
                 return Deny(CHECK_FAILED)
             call = replace(call, arguments=reply.arguments) if isinstance(reply, ToolCall) else call

@@ -81,7 +81,7 @@ async def test_arguments_and_results_are_changed_in_order() -> None:
 
     class Elsewhere(Callbacks):
         async def before_tool(self, call: ToolCall) -> ToolCall:
-            return replace(call, arguments=json.dumps({"path": "b"}), name="other")
+            return replace(call, arguments=json.dumps({"path": "b"}))
 
         def after_tool(self, call: ToolCall, result: str) -> str:
             seen.append(result)
@@ -97,7 +97,15 @@ async def test_arguments_and_results_are_changed_in_order() -> None:
     assert await results_in(runner) == ["(B IS GONE, KEY HUSH-HUSH)"]
 
 
-@pytest.mark.parametrize("check", [lambda call: 1 / 0, lambda call: True, lambda call: asyncio.sleep(9)])
+@pytest.mark.parametrize(
+    "check",
+    [
+        lambda call: replace(call, name="other"),
+        lambda call: 1 / 0,
+        lambda call: True,
+        lambda call: asyncio.sleep(9),
+    ],
+)
 async def test_where_a_check_fails_the_call_is_not_run(check: Any) -> None:
     disc = Disc()
     runner = runner_with(disc, Callbacks(before_tool=check), callback_seconds=0.2)
