@@ -61,6 +61,11 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """One process more than there are cores: what a test starts, it waits for."""
+    return (os.cpu_count() or 1) + 1
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Settle how many examples each property test draws, and which cases of a long table are deep."""

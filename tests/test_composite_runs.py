@@ -192,18 +192,18 @@ LONG = "It was said that all is well with please so. " * 134
 
 
 @pytest.mark.parametrize(
-    ("summaries", "tier", "statuses"),
+    ("summaries", "target", "tier", "statuses"),
     [
-        ([every_fact], 2, ["done"]),
-        ([BadAnswerError("down"), every_fact], 3, ["failed", "done"]),
-        ([BadAnswerError("down"), BadAnswerError("down")], 4, ["failed", "failed", "done"]),
-        ([LONG, every_fact], 3, ["ineffective", "done"]),
-        ([LONG, LONG], 4, ["ineffective", "ineffective", "done"]),
+        ([every_fact], 0.18, 2, ["done"]),
+        ([BadAnswerError("down"), every_fact], 0.18, 3, ["failed", "done"]),
+        ([BadAnswerError("down"), BadAnswerError("down")], 0.18, 4, ["failed", "failed", "done"]),
+        ([BadAnswerError("down"), every_fact], 0.17, 4, ["failed", "ineffective", "done"]),
+        ([LONG, LONG], 0.17, 4, ["ineffective", "ineffective", "done"]),
     ],
-    ids=["all", "half", "plain", "half-since-too-long", "plain-since-too-long"],
+    ids=["all", "half", "plain", "plain-since-half-is-too-much", "plain-since-all-is-too-long"],
 )
 async def test_tiers_have_the_numbers_of_what_was_done(
-    summaries: list[Any], tier: int, statuses: list[str], tmp_path: Path
+    summaries: list[Any], target: float, tier: int, statuses: list[str], tmp_path: Path
 ) -> None:
     model = ScriptedModel(
         [f"answer {number}" for number in range(12)], window=16_000, summary=by_turns(*summaries)
@@ -214,7 +214,7 @@ async def test_tiers_have_the_numbers_of_what_was_done(
         def after_compaction(self, result: CompactionResult) -> None:
             told.append(result)
 
-    policy = Compaction(micro=None, trigger=None, strategy=Tiered(target=0.18))
+    policy = Compaction(micro=None, trigger=None, strategy=Tiered(target=target))
     runner = Runner(Agent(model, compaction=policy), transcripts=tmp_path, callbacks=[Told()])
     for number in range(12):
         await runner.run(f"FACT-{number:06x} " + "please " * 300, session_id="s")
