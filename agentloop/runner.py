@@ -30,10 +30,12 @@ from agentloop.run import (
     transcripts_folder,
 )
 from agentloop.sessions import (
+    Conversation,
     Leases,
     Rebase,
     Session,
     Sessions,
+    StoredSessions,
     WhenBusy,
     new_session_id,
     rebase_any,
@@ -98,6 +100,7 @@ class Runner(Generic[Output_co]):
         owner: str | None = None,
         ttl_seconds: float | None = None,
     ) -> None:
+        self._redact = None if redact is None else checked_redaction(redact)
         self._config = run_config(
             agent,
             open_store(store),
@@ -124,29 +127,42 @@ class Runner(Generic[Output_co]):
         """Where its sessions live."""
         return self._config.sessions.store
 
+    @property
+    def sessions(self) -> StoredSessions:
+        """Its stored sessions: listed, read, imported, exported, renamed, forked, searched and deleted."""
+        return StoredSessions(
+            sessions=self._config.sessions,
+            redact=self._redact,
+            transcripts=self._config.transcripts,
+            model=self.agent.model.name,
+        )
+
     async def run(
         self,
         prompt: str | Message,
         *,
         session_id: str | None = None,
+        history: Conversation = (),
         deps: Any = None,
         limits: Limits | None = None,
         on_event: Sink = drop_event,
     ) -> RunResult[Output_co]:
         """Say `prompt` in the session, a new one where no id is given, and run to the answer or to a limit.
 
-        `on_event` is called with each event as it comes, up to the `RunEnded` of a run that is cancelled too.
+        With a `history` the session begins with it: `Message`s or chat-completions dicts, such as
+        `sessions.messages` gives, or the text of an export. `on_event` is called with each event as it comes,
+        up to the `RunEnded` of a run that is cancelled too.
 
         Raises:
-            UsageError: the prompt is empty, the id not allowed or taken by another owner, or a limit cannot
-                be held; nothing is stored.
+            UsageError: the prompt is empty, the id not allowed or taken by another owner, a limit cannot be
+                held, or the history is none or its session exists; nothing is stored.
             SessionBusyError: another run works on the session and `when_busy` is `refuse`; nothing is stored.
             ContextOverflowError: the context cannot be made to fit.
             ModelError: the model gave no answer.
             TakenOverError: another run took the session over; this one stored nothing more.
             StoreError: the session could not be read or written.
         """
-        return await self._run(as_user_message(prompt), session_id, deps, limits, on_event)
+        return await self._run(as_user_message(prompt), session_id, history, deps, limits, on_event)
 
     async def resume(
         self,
@@ -164,13 +180,14 @@ class Runner(Generic[Output_co]):
             SessionNotFoundError: there is no such session.
             SessionBusyError: another run works on it.
         """
-        return await self._run(None, check_trunk(session_id), deps, limits, on_event)
+        return await self._run(None, check_trunk(session_id), (), deps, limits, on_event)
 
     async def stream(
         self,
         prompt: str | Message | None,
         *,
         session_id: str | None = None,
+        history: Conversation = (),
         deps: Any = None,
         limits: Limits | None = None,
     ) -> AsyncGenerator[AnyStreamEvent, None]:
@@ -182,7 +199,8 @@ class Runner(Generic[Output_co]):
         """
         events: asyncio.Queue[AnyStreamEvent | None] = asyncio.Queue()
         message = None if prompt is None else as_user_message(prompt)
-        task = asyncio.create_task(self._run(message, session_id, deps, limits, events.put_nowait))
+        run = self._run(message, session_id, history, deps, limits, events.put_nowait)
+        task = asyncio.create_task(run)
         task.add_done_callback(lambda _: events.put_nowait(None))
         try:
             while (event := await events.get()) is not None:
@@ -302,10 +320,21 @@ class Runner(Generic[Output_co]):
         await self.close()
 
     async def _run(
-        self, message: Message | None, session_id: str | None, deps: Any, limits: Limits | None, sink: Sink
+        self,
+        message: Message | None,
+        session_id: str | None,
+        history: Conversation,
+        deps: Any,
+        limits: Limits | None,
+        sink: Sink,
     ) -> RunResult[Output_co]:
         session_id = new_session_id() if session_id is None else check_trunk(session_id)
-        return await execute_run(self._config, message, session_id, sink=sink, deps=deps, limits=limits)
+        earlier = self.sessions.events_of(history) if history != () else ()
+        if earlier and message is None:
+            raise UsageError("a history begins a new session, and there is no prompt: give one")
+        return await execute_run(
+            self._config, message, session_id, earlier=earlier, sink=sink, deps=deps, limits=limits
+        )
 
     async def _existing(self, session_id: str) -> Session:
         await self._config.sessions.check_seen(session_id)

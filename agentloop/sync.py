@@ -13,8 +13,8 @@ from agentloop.redaction import Redact
 from agentloop.results import CompactionPreview, Output_co, RunResult
 from agentloop.run import Agent, Limits
 from agentloop.runner import Runner
-from agentloop.sessions import Leases, WhenBusy
-from agentloop.stores.base import SessionInfo, SessionStore
+from agentloop.sessions import Conversation, ExportFormat, Leases, StoredSessions, WhenBusy
+from agentloop.stores.base import Found, SessionInfo, SessionStore
 from agentloop.strategies import Strategy
 from agentloop.stream import AnyStreamEvent, CompactionResult, ContextStatus
 from agentloop.triggers import Trigger
@@ -55,6 +55,11 @@ class SyncRunner(Generic[Output_co]):
         )
         self._portal = Portal()
 
+    @property
+    def sessions(self) -> "SyncSessions":
+        """See `Runner.sessions`."""
+        return SyncSessions(self._runner.sessions, self._portal)
+
     def __repr__(self) -> str:
         return f"Sync{self._runner!r}"
 
@@ -63,11 +68,13 @@ class SyncRunner(Generic[Output_co]):
         prompt: str | Message,
         *,
         session_id: str | None = None,
+        history: Conversation = (),
         deps: Any = None,
         limits: Limits | None = None,
     ) -> RunResult[Output_co]:
         """See `Runner.run`."""
-        return self._portal.run(self._runner.run(prompt, session_id=session_id, deps=deps, limits=limits))
+        run = self._runner.run(prompt, session_id=session_id, history=history, deps=deps, limits=limits)
+        return self._portal.run(run)
 
     def resume(
         self, session_id: str, *, deps: Any = None, limits: Limits | None = None
@@ -80,6 +87,7 @@ class SyncRunner(Generic[Output_co]):
         prompt: str | Message | None,
         *,
         session_id: str | None = None,
+        history: Conversation = (),
         deps: Any = None,
         limits: Limits | None = None,
     ) -> Iterator[AnyStreamEvent]:
@@ -87,7 +95,8 @@ class SyncRunner(Generic[Output_co]):
 
         It ends where it began: a child of a fork leaves one of its parent alone, and is refused it.
         """
-        return self._portal.each(self._runner.stream(prompt, session_id=session_id, deps=deps, limits=limits))
+        run = self._runner.stream(prompt, session_id=session_id, history=history, deps=deps, limits=limits)
+        return self._portal.each(run)
 
     def compact(
         self,
@@ -138,3 +147,55 @@ class SyncRunner(Generic[Output_co]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class SyncSessions:
+    """`StoredSessions`, method by method, without `await`."""
+
+    def __init__(self, sessions: StoredSessions, portal: Portal) -> None:
+        self._sessions = sessions
+        self._portal = portal
+
+    def list(self, *, folder: str | None = None) -> Sequence[SessionInfo]:
+        """See `StoredSessions.list`."""
+        return self._portal.run(self._sessions.list(folder=folder))
+
+    def info(self, session_id: str) -> SessionInfo:
+        """See `StoredSessions.info`."""
+        return self._portal.run(self._sessions.info(session_id))
+
+    def messages(self, session_id: str, *, shown: bool = False) -> Sequence[Message]:
+        """See `StoredSessions.messages`."""
+        return self._portal.run(self._sessions.messages(session_id, shown=shown))
+
+    def export(
+        self, session_id: str, *, format: ExportFormat = "openai", only: EventFilter | None = None
+    ) -> str:
+        """See `StoredSessions.export`."""
+        return self._portal.run(self._sessions.export(session_id, format=format, only=only))
+
+    def import_(self, conversation: Conversation, *, session_id: str | None = None) -> str:
+        """See `StoredSessions.import_`."""
+        return self._portal.run(self._sessions.import_(conversation, session_id=session_id))
+
+    def rename(self, session_id: str, title: str) -> None:
+        """See `StoredSessions.rename`."""
+        self._portal.run(self._sessions.rename(session_id, title))
+
+    def fork(self, session_id: str, *, at: int | None = None, new_id: str | None = None) -> str:
+        """See `StoredSessions.fork`."""
+        return self._portal.run(self._sessions.fork(session_id, at=at, new_id=new_id))
+
+    def search(
+        self, words: str, *, session_id: str | None = None, folder: str | None = None, most: int = 50
+    ) -> Sequence[Found]:
+        """See `StoredSessions.search`."""
+        return self._portal.run(self._sessions.search(words, session_id=session_id, folder=folder, most=most))
+
+    def delete(self, session_id: str, *, force: bool = False, keep_files: bool = False) -> None:
+        """See `StoredSessions.delete`."""
+        self._portal.run(self._sessions.delete(session_id, force=force, keep_files=keep_files))
+
+    def sweep(self, *, now: float | None = None) -> Sequence[SessionInfo]:
+        """See `StoredSessions.sweep`."""
+        return self._portal.run(self._sessions.sweep(now=now))

@@ -52,13 +52,13 @@ def test_commands_of_the_chat(tmp_path: Path) -> None:
         say(screen, "/undo", "there is no session")
         say(screen, "/frobnicate", "no command /frobnicate: /help lists them")
         say(screen, "/hlep", "did you mean /help?")
-        for alone in ("rewind 3", "undo 2", "status now", "quit smoking"):
+        for alone in ("undo 2", "status now", "quit smoking"):
             say(screen, f"/{alone}", f"/{alone.split()[0]} takes nothing behind it: write it alone")
         say(screen, "/rewnd", "did you mean /rewind?")
         say(screen, "?", "/undo")
         say(screen, "hello", "hello")
         say(screen, "/undo", "no compaction")
-        say(screen, "/rewind", "undo gives it back")
+        say(screen, "/rewind", "/undo gives it back")
         say(screen, "/undo", "taken back: rewind")
         screen.wait_for(READY)
         screen.type("/quit\n")

@@ -11,11 +11,11 @@ import pytest
 
 from agentloop.cli.sessions.check import faults_of
 from agentloop.cli.sessions.command import Opened
-from agentloop.cli.sessions.pages import PAGE_RECORDS, good_pages, pages
 from agentloop.cli.settings import settings_for
 from agentloop.errors import StoreError
 from agentloop.events import Compacted, Described, Event, EventFilter, MessageRecord, Record, Restored
 from agentloop.messages import Message
+from agentloop.sessions.pages import PAGE_RECORDS, read_good_pages, read_pages
 from agentloop.stores import PostgresStore, SQLiteStore
 from tests.cli_kit import Finished, agentloop
 from tests.postgres_kit import other_program
@@ -213,10 +213,10 @@ async def test_a_store_that_cannot_be_read_has_no_damaged_records() -> None:
     info = await store.info("s")
     assert info
     with pytest.raises(StoreError, match="the server is gone"):
-        [page async for page in good_pages(Unreadable(), info, tell=told.append)]
+        [page async for page in read_good_pages(Unreadable(), info, tell=told.append)]
     await store.delete("s")
     with pytest.raises(StoreError, match="'s' ends at record 0 of 2"):
-        [page async for page in good_pages(store, info, tell=told.append)]
+        [page async for page in read_good_pages(store, info, tell=told.append)]
     assert told == []
 
 
@@ -226,6 +226,6 @@ async def test_of_a_range_nothing_else_is_read() -> None:
     info = await store.info("s")
     assert info
     only = EventFilter(first=7, last=PAGE_RECORDS + 7)
-    read = [record.seq async for page in pages(store, info, only) for record in page]
+    read = [record.seq async for page in read_pages(store, info, only) for record in page]
     assert read == list(range(7, PAGE_RECORDS + 8))
     assert [count for verb, count in store.moved if verb == "read"] == [PAGE_RECORDS, 1]

@@ -17,13 +17,13 @@ import pytest
 
 from agentloop.cli.output_file import whole_file
 from agentloop.cli.sessions.command import Opened
-from agentloop.cli.sessions.pages import PAGE_RECORDS, pages
-from agentloop.cli.sessions.transfer import check_there, export_texts
+from agentloop.cli.sessions.transfer import check_there
 from agentloop.cli.settings import settings_for
 from agentloop.codec import encode
 from agentloop.errors import StoreError, UsageError
 from agentloop.events import Described, Event, EventFilter, MessageRecord, Noted, Unknown
 from agentloop.messages import Message
+from agentloop.sessions import PAGE_RECORDS, read_pages
 from agentloop.sessions.importing import parse
 from agentloop.stores import SQLiteStore
 from tests.cli_kit import agentloop, command, environment, started
@@ -193,7 +193,7 @@ async def test_a_long_log_is_read_page_by_page_and_written_whole(shape: str, tmp
     opened, store = await opened_on(count, tmp_path)
     info = await store.info("s")
     assert info
-    text = "".join([piece async for piece in export_texts(opened, info, shape)])
+    text = "".join([piece async for piece in opened.sessions.texts(info, shape)])
     assert records_read(store) == [PAGE_RECORDS] * 3 + [1]
     places = [text.index(f"number {n}") for n in range(count)]
     assert places == sorted(places)
@@ -209,7 +209,7 @@ async def test_records_that_come_meanwhile_do_not_make_an_export_endless(tmp_pat
     info = await store.info("s")
     assert info
     read = 0
-    async for page in pages(opened.store, info):
+    async for page in read_pages(opened.store, info):
         read += len(page)
         await store.append("s", [said("more")] * 2, expect=info.length + 2 * (len(records_read(store)) - 1))
     assert read == PAGE_RECORDS + 1
@@ -219,7 +219,7 @@ async def test_a_session_that_goes_meanwhile_is_no_shorter_one(tmp_path: Path) -
     opened, store = await opened_on(PAGE_RECORDS + 1, tmp_path)
     info = await store.info("s")
     assert info
-    read = pages(opened.store, info)
+    read = read_pages(opened.store, info)
     await anext(read)
     await store.delete("s")
     with pytest.raises(StoreError, match=f"'s' ends at record {PAGE_RECORDS} of {PAGE_RECORDS + 1}"):
@@ -248,7 +248,7 @@ async def test_what_a_filter_names_is_looked_for_on_every_page(tmp_path: Path) -
     )
     info = await store.info("s")
     assert info
-    read = partial(pages, opened.store, info)
+    read = partial(read_pages, opened.store, info)
     await check_there(EventFilter(branch="late"), read, "events")
     with pytest.raises(UsageError, match=r"--branch: the session has no 'lat'; it has 'late', 'main'$"):
         await check_there(EventFilter(branch="lat"), read, "events")

@@ -9,14 +9,12 @@ import pytest
 
 from agentloop import Agent, Runner
 from agentloop.cli.sessions.command import Opened
-from agentloop.cli.sessions.delete import expired_sessions
-from agentloop.cli.sessions.rename import describe
 from agentloop.cli.settings import settings_for
 from agentloop.codec import encode
 from agentloop.errors import ConflictError, SessionNotFoundError, StoreError
 from agentloop.events import Compacted, Described, Event, MessageRecord, NotCompacted
 from agentloop.messages import Message
-from agentloop.sessions import new_lease, save
+from agentloop.sessions import Sessions, StoredSessions, new_lease, save
 from agentloop.stores import InMemoryStore, SQLiteStore
 from agentloop.stores.base import Lease
 from agentloop.testing import ScriptedModel, calls
@@ -160,8 +158,8 @@ async def test_who_looks_what_a_sweep_would_take_asks_for_no_session(tmp_path: P
         await store.append(name, [said("a"), life("Old", 60)], expect=0)
     await InMemoryStore.take_lease(store, "held", new_lease(), seconds=60)
     opened = Opened(store=store, settings=settings_for({}, {"AGENTLOOP_HOME": str(tmp_path)}))
-    assert [info.id for info in await expired_sessions(opened, LONG_AGO + 61)] == ["s"]
-    assert await expired_sessions(opened, LONG_AGO + 59) == []
+    assert [info.id for info in await opened.sessions.expired(LONG_AGO + 61)] == ["s"]
+    assert await opened.sessions.expired(LONG_AGO + 59) == []
 
 
 async def test_a_look_at_what_a_sweep_would_take_writes_nothing(place: Path) -> None:
@@ -175,8 +173,8 @@ async def test_of_a_store_that_tells_of_no_leases_all_that_has_expired_is_listed
     store = LogAlone()
     await store.append("s", [said("a"), life("Old", 60)], expect=0)
     opened = Opened(store=store, settings=settings_for({}, {"AGENTLOOP_HOME": str(tmp_path)}))
-    assert [info.id for info in await expired_sessions(opened, LONG_AGO + 61)] == ["s"]
-    assert await expired_sessions(opened, LONG_AGO + 59) == []
+    assert [info.id for info in await opened.sessions.expired(LONG_AGO + 61)] == ["s"]
+    assert await opened.sessions.expired(LONG_AGO + 59) == []
 
 
 @pytest.mark.parametrize(("answer", "goes"), [("n\n", False), ("y\n", True)])
@@ -340,7 +338,7 @@ async def renamed(store: InMemoryStore) -> str | None:
     await store.append("s", [said("task")], expect=0)
     info = await store.info("s")
     assert info
-    await describe(store, info, Described(title="A new one"))
+    await StoredSessions(sessions=Sessions(store=store)).describe(info, Described(title="A new one"))
     after = await store.info("s")
     return after.title if after else None
 
@@ -359,7 +357,7 @@ async def test_a_run_goes_on_with_the_title_that_it_was_given_meanwhile() -> Non
         """Look."""
         info = await store.info("s")
         assert info
-        await describe(store, info, Described(title="Looking around"))
+        await StoredSessions(sessions=Sessions(store=store)).describe(info, Described(title="Looking around"))
         return "seen"
 
     agent = Agent(ScriptedModel([calls(("look", {})), "done"]), tools=[look])

@@ -10,7 +10,6 @@ import pytest
 
 from agentloop import Agent, Compaction, Runner
 from agentloop.cli.sessions.command import Opened
-from agentloop.cli.sessions.delete import history_of, mark_shared
 from agentloop.cli.settings import settings_for
 from agentloop.events import Compacted, Event, MessageRecord, Noted
 from agentloop.messages import Message, ToolCall
@@ -251,8 +250,8 @@ async def test_only_logs_that_may_name_the_files_are_read(tmp_path: Path) -> Non
         await store.append(session, events, expect=0)
     info = await store.info("s")
     assert info
-    history = await history_of(opened, info)
+    history = await opened.sessions.deletion().history_of(info)
     read = len(store.moved)
-    (found,) = await mark_shared(opened, [history])
+    (found,) = await opened.sessions.deletion().mark_shared([history])
     assert (list(found.files), found.own) == ([name], [])
     assert [count for verb, count in store.moved[read:] if verb == "read"] == [2]

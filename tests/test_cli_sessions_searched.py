@@ -15,14 +15,12 @@ import pytest
 from agentloop.cli.resume import find_session
 from agentloop.cli.sessions.check import faults_of
 from agentloop.cli.sessions.command import Opened
-from agentloop.cli.sessions.pages import PAGE_RECORDS
-from agentloop.cli.sessions.search import searchable_store
 from agentloop.cli.settings import settings_for
 from agentloop.context import Context
 from agentloop.errors import SessionNotFoundError, UsageError
 from agentloop.events import Compacted, Described, Event, MessageRecord, Record
 from agentloop.messages import Message, ToolCall
-from agentloop.sessions import checkpoint_of
+from agentloop.sessions import PAGE_RECORDS, checkpoint_of
 from agentloop.stores import SQLiteStore
 from agentloop.stores.base import Checkpoint, SessionInfo
 from tests.cli_kit import Finished, agentloop
@@ -171,9 +169,9 @@ def opened(store: Any, tmp_path: Path) -> Opened:
     return Opened(store=store, settings=settings)
 
 
-def test_a_store_that_cannot_be_searched_is_one_line(tmp_path: Path) -> None:
+async def test_a_store_that_cannot_be_searched_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"^a Plain cannot be searched: [^\n]*$"):
-        searchable_store(opened(Plain(), tmp_path))
+        await opened(Plain(), tmp_path).sessions.search("whale")
 
 
 class Counting(CheckpointingStore):

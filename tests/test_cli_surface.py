@@ -351,9 +351,13 @@ def test_no_option_of_a_run_is_taken_before_a_command_and_forgotten(
 
 HEEDED: dict[str, Sequence[KnownOption]] = {
     "compact": (*MODEL, *COMPACTION, *AGENT, *STORE),
+    "completion": (),
+    "config": (),
     "demo": (),
+    "doctor": (*MODEL, *STORE),
     "lessons": (),
     "models": [option for option in MODEL if option.name in ("base_url", "header")],
+    "paths": (),
     "runs": STORE,
     "sessions": STORE,
     "submit": STORE,

@@ -9,6 +9,7 @@ class Prepend (its rule GB9b) and the consonants that some scripts join by a vir
 
 import re
 import unicodedata
+from collections.abc import Sequence
 
 from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.remembered import Remembered
@@ -18,6 +19,8 @@ _MOST_BACK = 64
 _JOINING = "\u200c\u200d\u0e33\u0eb3\uff9e\uff9f"
 """Joiners, and the marks of Thai, of Lao and of narrow katakana that Unicode counts among the letters."""
 _FLAGS = "".join(map(chr, range(0x1F1E6, 0x1F200)))
+FEW = 5
+"""So many names are listed where there may be any number."""
 
 
 def head(text: str, max_chars: int) -> str:
@@ -224,3 +227,13 @@ def _first_lines(text: str) -> str:
 
 def _short(line: str) -> str:
     return head(" ".join(line.split()), MOST_LINE_CHARS)
+
+
+def few(names: Sequence[str]) -> str:
+    """The first five of the names, and how many more there are.
+
+    >>> few(["a", "b", "c", "d", "e", "f", "g"])
+    'a, b, c, d, e and 2 more'
+    """
+    more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
+    return ", ".join(names[:FEW]) + more

@@ -16,6 +16,7 @@ from itertools import takewhile
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem, shell_complete
 
 import agentloop
 from agentloop.cli.options import (
@@ -30,6 +31,7 @@ from agentloop.cli.options import (
     SESSION,
     STORE,
     TTL,
+    KnownOption,
     flags_of,
     options,
 )
@@ -38,12 +40,19 @@ from agentloop.stream import RunStatus
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "compact": ("agentloop.cli.compact:compact", "Compact a stored session now."),
+    "completion": ("agentloop.cli.config:completion", "Print what completes commands in bash, zsh or fish."),
+    "config": (
+        "agentloop.cli.config:config",
+        "Show each setting and where it is said; set one; trust a project.",
+    ),
     "demo": ("agentloop.cli.demo:demo", "Show an overflow, and compaction; needs no key."),
+    "doctor": ("agentloop.cli.doctor:doctor", "Say what works here and what does not."),
     "lessons": (
         "agentloop.cli.lessons:lessons",
         "List the lessons, or explain the one with that number and run it.",
     ),
     "models": ("agentloop.cli.models:models", "List the models that the server offers."),
+    "paths": ("agentloop.cli.config:paths", "Show where things lie."),
     "rewind": ("agentloop.cli.compact:rewind", "Take the newest turn of a session back; undo gives it back."),
     "runs": ("agentloop.cli.durable:runs", "List the durable runs; show, cancel, resume or delete one."),
     "sessions": ("agentloop.cli.sessions:sessions", "List, show, search, export or delete stored sessions."),
@@ -52,6 +61,18 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "worker": ("agentloop.cli.durable:worker", "Do the runs of the queue, on as many machines as you like."),
 }
 """Each command's place and its line in the help."""
+OPTION_GROUPS: Mapping[str, Sequence[KnownOption]] = {
+    "Session": (*SESSION, *BUSY, *TTL),
+    "Model": MODEL,
+    "Compaction": COMPACTION,
+    "Agent": AGENT,
+    "Limits": LIMITS,
+    "Store": STORE,
+    "Output": OUTPUT,
+}
+"""The options as the help shows them; a variable behind one is heard where it is not given."""
+COMPLETE_VARIABLE = "_AGENTLOOP_COMPLETE"
+"""By this a shell asks what may come next."""
 _NEARLY = 0.8
 """How alike a word and a command are where it is taken for a slip, such as `run` or `sesions`."""
 _NEARLY_ALONE = 0.7
@@ -66,7 +87,7 @@ _INSTEAD: Mapping[str, str] = {
         ("resume", "continue"), "-c goes on with the newest session of this folder, -r ID with any."
     ),
     **dict.fromkeys(
-        ("auth", "config", "configure", "init", "login", "setup"),
+        ("auth", "configure", "init", "login", "setup"),
         "nothing is to be set up: set OPENAI_API_KEY or give --base-url, and -m; --help lists all options.",
     ),
     **dict.fromkeys(("history", "ls", "log"), "`agentloop sessions list` lists what is stored."),
@@ -106,6 +127,22 @@ class Program(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rest = {param.name: param for param in self.get_params(ctx)}
+        for title, group in OPTION_GROUPS.items():
+            params = [rest.pop(each.name) for each in group]
+            with formatter.section(title):
+                formatter.write_dl([each for param in params if (each := param.get_help_record(ctx))])
+        with formatter.section("Options"):
+            formatter.write_dl([each for param in rest.values() if (each := param.get_help_record(ctx))])
+        self.format_commands(ctx, formatter)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Commands by their names and lines, none of them loaded, and options."""
+        commands = [CompletionItem(name, help=line) for name, (_, line) in COMMANDS.items()]
+        found = [each for each in commands if each.value.startswith(incomplete)]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
@@ -137,7 +174,7 @@ def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> Non
     "75 try later, 130 interrupted.",
 )
 @click.option("-p", "--prompt", metavar="PROMPT", help="Run once and exit; - reads it from standard input.")
-@options(SESSION, BUSY, TTL, MODEL, COMPACTION, AGENT, LIMITS, STORE, OUTPUT)
+@options(*OPTION_GROUPS.values())
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_say_version)
 @click.pass_context
 def program(context: click.Context, /, **_: Any) -> Any:
@@ -151,7 +188,9 @@ def program(context: click.Context, /, **_: Any) -> Any:
     if context.invoked_subcommand is not None:
         _refuse_what_is_not_heeded(context, context.invoked_subcommand)
         return None
-    return load("agentloop.cli.run:start")(flags, tuple(context.args))
+    said = load("agentloop.cli.config_files:configured")(os.environ) if not flags.get("as_json") else {}
+    shown = {name: said[name][0] for name in ("output_format", "verbose") if name in said}
+    return load("agentloop.cli.run:start")({**shown, **flags}, tuple(context.args))
 
 
 def _start_logs(flags: Mapping[str, Any]) -> None:
@@ -214,6 +253,8 @@ def load(place: str) -> Any:
 
 def status_of_call(arguments: Sequence[str]) -> int:
     """Run the command that the words name; the exit status."""
+    if instruction := os.environ.get(COMPLETE_VARIABLE):
+        return shell_complete(program, {}, "agentloop", COMPLETE_VARIABLE, instruction)
     try:
         with program.make_context("agentloop", list(arguments)) as context:
             result = program.invoke(context)

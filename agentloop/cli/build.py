@@ -22,12 +22,12 @@ from agentloop._plumbing.encodings import decoded
 from agentloop._plumbing.private_files import refused
 from agentloop._plumbing.strict_json import strict_value
 from agentloop._plumbing.to_text import raised_at
-from agentloop._plumbing.truncate import head
+from agentloop._plumbing.truncate import few, head
 from agentloop.background import Background
 from agentloop.callbacks import Callbacks, checked_callbacks
 from agentloop.cli.process import before_leaving
 from agentloop.cli.settings import MEMORY, OFFLINE, Settings
-from agentloop.cli.terminal import few, run_to_end, warn
+from agentloop.cli.terminal import run_to_end, warn
 from agentloop.compaction import Compaction
 from agentloop.context import DEFAULT_WINDOW
 from agentloop.errors import AgentLoopError, UsageError

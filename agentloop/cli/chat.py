@@ -13,6 +13,7 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from rich.console import Console
 
+from agentloop._plumbing.amounts import whole_of
 from agentloop._plumbing.private_files import make_private_file, make_private_folder
 from agentloop.cli.build import AgentSetup, make_runner, window_notice
 from agentloop.cli.compact import compaction_text, preview_text, rewind_text, undone
@@ -63,7 +64,7 @@ async def _talk(
             await talk.go_on(first)
         finally:
             if talk.spoke and talk.stored:
-                say(console, resume_hint(session_id, settings), style="dim")
+                say(console, resume_hint(talk.session_id, settings), style="dim")
     return 0
 
 
@@ -74,7 +75,7 @@ class Chat:
         self.spoke = False
         self.stored = settings.store != MEMORY
         self._runner = runner
-        self._session_id = session_id
+        self.session_id = session_id
         self._console = console
         self._limits = settings.limits
         self._tally = RunFigures(model=runner.agent.model.name, stored=self.stored)
@@ -96,7 +97,7 @@ class Chat:
         """One run, shown as it goes; None goes on with what is pending."""
         view = ChatView(self._console, StandardOutput(1), self._tally)
         try:
-            run = self._runner.stream(message, session_id=self._session_id, limits=self._limits)
+            run = self._runner.stream(message, session_id=self.session_id, limits=self._limits)
             async with aclosing(run) as events:
                 async for event in events:
                     self._note_window()
@@ -124,10 +125,10 @@ class Chat:
             await self.answer(None)
 
     async def _status(self, _: str = "") -> Past:
-        past = await read_past(self._session_id, self._runner.store)
+        past = await read_past(self.session_id, self._runner.store)
         self._tally.earlier, self._tally.compactions = past.compactions, 0
         if past.exists:
-            self._tally.context = await self._runner.status(self._session_id)
+            self._tally.context = await self._runner.status(self.session_id)
         self._console.print(final_line(self._tally))
         return past
 
@@ -183,21 +184,29 @@ class Chat:
         self._console.print(HELP)
 
     async def _compact(self, focus: str) -> None:
-        result = await self._runner.compact(self._session_id, focus=focus or None)
+        result = await self._runner.compact(self.session_id, focus=focus or None)
         for failure in result.callback_failures:
             say(self._console, failure_line(failure), style="bold red")
         show(self._console, compaction_text(result))
         await self._status()
 
     async def _preview(self, _: str) -> None:
-        show(self._console, preview_text(await self._runner.preview(self._session_id)))
+        show(self._console, preview_text(await self._runner.preview(self.session_id)))
 
-    async def _rewind(self, _: str) -> None:
-        show(self._console, rewind_text(await self._runner.rewind(self._session_id)))
+    async def _rewind(self, turns: str) -> None:
+        asked = whole_of(turns) if turns else 1
+        gone = await self._runner.rewind(self.session_id, turns=asked)
+        show(self._console, rewind_text(gone, asked, undo="/undo"))
+        await self._status()
+
+    async def _fork(self, at: str) -> None:
+        new_id = await self._runner.sessions.fork(self.session_id, at=whole_of(at) if at else None)
+        say(self._console, f"session {self.session_id} stays as it is; from here on this is {new_id}")
+        self.session_id = new_id
         await self._status()
 
     async def _undo(self, _: str) -> None:
-        show(self._console, await undone(self._runner, self._session_id))
+        show(self._console, await undone(self._runner, self.session_id))
         await self._status()
 
     def _toolbar(self) -> str:
@@ -211,7 +220,12 @@ _COMMANDS: Sequence[tuple[str, str, Callable[[Chat, str], Coroutine[Any, Any, ob
         Chat._compact,
     ),
     ("/preview", "what /compact would do", Chat._preview),
-    ("/rewind", "take back your newest message and all that came of it", Chat._rewind),
+    (
+        "/rewind [TURNS]",
+        "take back your newest message and all that came of it, or so many of your messages",
+        Chat._rewind,
+    ),
+    ("/fork [POSITION]", "go on in a copy of the session, up to that position of its log", Chat._fork),
     ("/undo", "take the newest compaction or rewind back", Chat._undo),
     ("/status", "how full the window is", Chat._status),
     ("/help", "this list", Chat._help),

@@ -204,18 +204,18 @@ async def undone(runner: Runner, session_id: str) -> str:
     return f"taken back: {'rewind' if is_rewind else 'compaction'} {position}"
 
 
-def rewind_text(gone: int, turns: int = 1) -> str:
-    """What `rewind` did that was to take so many turns back, in one line."""
+def rewind_text(gone: int, turns: int = 1, *, undo: str = "undo") -> str:
+    """What `rewind` did that was to take so many turns back, in one line; `undo` is how it is undone."""
     if not gone:
         return "there is no turn to take back"
     them = "it" if gone == 1 else "them"
     if gone < turns:
         which = "the only turn" if gone == 1 else f"all {gone} turns"
         return (
-            f"taken back: {which} there {'is' if gone == 1 else 'are'}, not {turns}; undo gives {them} back"
+            f"taken back: {which} there {'is' if gone == 1 else 'are'}, not {turns}; {undo} gives {them} back"
         )
     which = "newest turn" if gone == 1 else f"newest {gone} turns"
-    return f"taken back: the {which}; undo gives {them} back"
+    return f"taken back: the {which}; {undo} gives {them} back"
 
 
 async def _interrupted(runner: Runner, info: SessionInfo) -> str:

@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 
 from agentloop._plumbing.amounts import whole_of
+from agentloop._plumbing.truncate import FEW, few
 from agentloop.cli.app import exit_status
 from agentloop.cli.build import build
 from agentloop.cli.faults import one_line
@@ -32,13 +33,11 @@ from agentloop.cli.options import (
 from agentloop.cli.process import before_leaving
 from agentloop.cli.settings import Choice, read, settings_for, settings_of_call
 from agentloop.cli.terminal import (
-    SHOWN,
     StandardOutput,
     columns,
     configure_logs,
     error_console,
     exact_moment,
-    few,
     line_of,
     listing,
     printable,
@@ -341,12 +340,12 @@ async def _id_of(queue: RunQueue, name: str) -> str:
     Raises:
         UsageError: there are several that begin so.
     """
-    found = await queue.runs(id_prefix=name, most=SHOWN + 1) if name.strip() else ()
+    found = await queue.runs(id_prefix=name, most=FEW + 1) if name.strip() else ()
     ids = [run.id for run in found]
     if len(ids) < 2 or name in ids:
         return name if name in ids or not ids else ids[0]
-    more = " and more" if len(ids) > SHOWN else ""
-    raise UsageError(f"{name!r} may be any of {few(ids[:SHOWN])}{more}: write more of the id")
+    more = " and more" if len(ids) > FEW else ""
+    raise UsageError(f"{name!r} may be any of {few(ids[:FEW])}{more}: write more of the id")
 
 
 def row(run: QueuedRun) -> str:

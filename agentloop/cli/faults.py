@@ -9,8 +9,9 @@ import click
 
 from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.to_text import words_of
+from agentloop._plumbing.truncate import few
 from agentloop.cli.app import COMMANDS, exit_status, load
-from agentloop.cli.terminal import PROGRAM, error_console, few, is_verbose, say, show
+from agentloop.cli.terminal import PROGRAM, error_console, is_verbose, say, show
 from agentloop.errors import AgentLoopError, ModelRefusedError
 from agentloop.results import status_of
 from agentloop.stream import LimitName, RunStatus

@@ -32,6 +32,8 @@ class KnownOption:
     shown: Option[Any]
     variable: str | None = None
     may_be_empty: bool = False
+    is_switch: bool = False
+    is_repeated: bool = False
 
     def __call__(self, command: F) -> F:
         """The command with this option."""
@@ -70,8 +72,16 @@ def _option(
     assert name is not None
     if metavar is None:
         shown["is_flag"] = True  # said to be none, click takes a value such as -1 for another option
-    option = click.option(*names, metavar=metavar, help=help, **shown)
-    return KnownOption(name=name, shown=option, variable=variable, may_be_empty=may_be_empty)
+    if variable and help:
+        help = f"{help} {variable}"
+    return KnownOption(
+        name=name,
+        shown=click.option(*names, metavar=metavar, help=help, **shown),
+        variable=variable,
+        may_be_empty=may_be_empty,
+        is_switch=metavar is None,
+        is_repeated=bool(shown.get("multiple")),
+    )
 
 
 def _store(help: str) -> KnownOption:

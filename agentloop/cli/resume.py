@@ -15,8 +15,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from agentloop._plumbing.truncate import few
 from agentloop.cli.settings import MEMORY, OFFLINE, Settings, read_setting, read_when_busy
-from agentloop.cli.terminal import few, run_to_end
+from agentloop.cli.terminal import run_to_end
 from agentloop.context import Finish, next_step
 from agentloop.errors import DamagedError, SessionNotFoundError, UsageError
 from agentloop.events import RunSetup, RunStartRecord

@@ -1,4 +1,4 @@
-"""What one call uses: each setting from its flag, else from the environment, else by default.
+"""What one call uses: each setting from its flag, the environment, a configuration file, or by default.
 
 `_FIELDS` is the table of settings, each with how its text is read and its default; the flags and their
 variables are those of `options`. `settings_for` puts them together.
@@ -20,6 +20,7 @@ import platformdirs
 from agentloop._plumbing.amounts import amount_of, seconds_of, tokens_of, whole_of
 from agentloop._plumbing.checks import headers_or_none
 from agentloop._plumbing.strict_json import STRICT_JSON
+from agentloop.cli.config_files import configured
 from agentloop.cli.options import HEADER, KNOWN, REPEATED, flags_of
 from agentloop.errors import UsageError
 from agentloop.redaction import (
@@ -54,7 +55,7 @@ DEFAULT_FRACTION = 0.8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """A setting's value as it was written, and where: `--window` or `AGENTLOOP_WINDOW`."""
+    """A setting's value as it was written, and where: `--window`, `AGENTLOOP_WINDOW`, a file and its key."""
 
     value: Any
     source: str
@@ -64,14 +65,22 @@ Choices: TypeAlias = Mapping[str, Choice]
 """The choices of a call, by the name of the setting; what stands by default is none."""
 
 
-def _choices(flags: Mapping[str, Any], environment: Mapping[str, str]) -> Choices:
-    """What the flags say, else the variables of the environment; an empty one says nothing."""
+def choices_of(flags: Mapping[str, Any], environment: Mapping[str, str]) -> Choices:
+    """What the flags say, else the variables of the environment, else the configuration files.
+
+    An empty variable says nothing. Who gives one of the two system prompts does not mean the other.
+    """
     heard = {name: environment.get(variable, "").strip() for name, variable in ENVIRONMENT.items()}
     said = {name: Choice(value=text, source=ENVIRONMENT[name]) for name, text in heard.items() if text}
     given = {name: value for name, value in flags.items() if value not in (None, (), False)}
-    return said | {
-        name: Choice(value=value, source=f"--{name.replace('_', '-')}") for name, value in given.items()
+    said |= {name: Choice(value=value, source=f"--{name.replace('_', '-')}") for name, value in given.items()}
+    files = {
+        name: Choice(value=value, source=where) for name, (value, where) in configured(environment).items()
     }
+    prompts = {"system", "system_file"}
+    return {
+        name: each for name, each in files.items() if name not in prompts or not prompts & said.keys()
+    } | said
 
 
 def _value(choices: Choices, name: str, default: Any = None) -> Any:
@@ -347,7 +356,7 @@ def settings_for(flags: Mapping[str, Any], environment: Mapping[str, str] | None
         UsageError: a value is none; the text names the flag or the variable that it came from.
     """
     environment = os.environ if environment is None else environment
-    choices = _choices(flags, environment)
+    choices = choices_of(flags, environment)
     # Where sessions lie by default.
     home = _read(choices, "home", read_path) or platformdirs.user_data_path("agentloop", appauthor=False)
     model = _value(choices, "model")

@@ -41,8 +41,6 @@ _PIECE_CHARS = 128
 _GAP = 2
 _LEAST_WIDTH = 8
 """Between columns, and what each keeps where a line does not fit."""
-SHOWN = 5
-"""So many names are said where there are more."""
 NO_DATE = "-"
 """What is said for a time whose year is larger than that of any date."""
 
@@ -294,16 +292,6 @@ def align(lines: Sequence[str], width: int) -> str:
 
 def _fitted(field: str, width: int) -> str:
     return set_cell_size(field, width) if cell_len(field) <= width else set_cell_size(field, width - 1) + "…"
-
-
-def few(names: Sequence[str]) -> str:
-    """The first five of the names, and how many more there are.
-
-    >>> few(["a", "b", "c", "d", "e", "f", "g"])
-    'a, b, c, d, e and 2 more'
-    """
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
 
 
 def moment(seconds: float) -> str:

@@ -40,8 +40,8 @@ from agentloop.durable.run_log import answer_in, partial_in, records_of_run
 from agentloop.errors import StoreError, UsageError
 from agentloop.messages import Message
 from agentloop.redaction import Redact, Redaction, checked_redaction
-from agentloop.run import as_user_message, title_of
-from agentloop.sessions import Sessions, new_session_id
+from agentloop.run import as_user_message
+from agentloop.sessions import Sessions, new_session_id, title_of
 from agentloop.stores import open_store
 from agentloop.stores.base import SessionStore, check_trunk, checked_owner, checked_ttl
 

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from agentloop._plumbing.checks import shown
-from agentloop._plumbing.strict_json import cleaned
-from agentloop._plumbing.truncate import head
 from agentloop.callbacks import Callbacks
 from agentloop.context import Budget, RequestPrefix, TokenCounter, counter_for
 from agentloop.emitter import CALLBACK_SECONDS, Emitter, Hides, Sink
@@ -171,14 +169,3 @@ def as_user_message(prompt: object) -> Message:
     if not message.text.strip() and all(isinstance(part.get("text"), str) for part in parts):
         raise UsageError("the prompt is empty: say what is to be done")
     return copy.deepcopy(message)
-
-
-MOST_TITLE_CHARS = 60
-
-
-def title_of(message: Message) -> str:
-    """The first words of what is said, on one line of at most 60 characters; no half of one is among them."""
-    title = " ".join(str(cleaned(message.text)).split())
-    if len(title) <= MOST_TITLE_CHARS:
-        return title
-    return head(title, MOST_TITLE_CHARS - 1).rstrip() + "…"

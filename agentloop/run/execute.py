@@ -38,13 +38,13 @@ from agentloop.errors import (
 from agentloop.events import Event, MessageRecord, Record, RunStartRecord
 from agentloop.messages import Message, ToolCall
 from agentloop.results import RunResult, as_run_failure, status_of
-from agentloop.run.config import RunConfig, title_of
+from agentloop.run.config import RunConfig
 from agentloop.run.limits import Limits, ReachedLimit, Spending, check_priced, with_step_limit
 from agentloop.run.loop import NextStep, loop
 from agentloop.run.model_step import ask_model
 from agentloop.run.state import Run, Stored
 from agentloop.run.tool_step import run_tools, settle
-from agentloop.sessions import Session, Sessions
+from agentloop.sessions import Session, Sessions, title_of
 from agentloop.stream import LimitName, RunStarted, RunStatus
 
 
@@ -57,8 +57,11 @@ async def execute_run(
     deps: Any = None,
     limits: Limits | None = None,
     parent: Spending | None = None,
+    earlier: Sequence[Event] = (),
 ) -> RunResult[Any]:
     """Run the session to its answer or to a limit, with this message or from where it stands.
+
+    With `earlier` it is a new one that begins with these.
 
     The session is let go of before anybody is told the end, so that who hears of it may go on with it.
     `parent` is what the run has used that calls this one as a sub-agent.
@@ -74,12 +77,15 @@ async def execute_run(
         async with config.sessions.held(session_id) as hold:
             await _admit(config.sessions, message, session_id)  # it may have been begun while this run waited
             session = await _open(config.sessions, message, session_id)
+            if earlier and session.context.length:
+                raise UsageError(f"a history begins a new session, and {session_id!r} exists: leave it out")
             run = await config.new_run(session_id, sink, hold=hold, deps=deps, limits=limits, parent=parent)
             run.has_lapsed = hold.has_lapsed
             try:
                 try:
                     with hold.working(run.check_alone):
-                        ended = await loop(RunSteps(run=run, session=session, message=message))
+                        steps = RunSteps(run=run, session=session, message=message, earlier=earlier)
+                        ended = await loop(steps)
                 finally:
                     await to_its_end(run.put_away())
                 await to_its_end(run.end(ended.status, ended.reason))
@@ -130,12 +136,13 @@ class RunSteps:
     run: Run
     session: Session
     message: Message | None = None
+    earlier: Sequence[Event] = ()
     _step: Step = field(default_factory=AskModel)
     _limit: ReachedLimit | None = None
 
     async def open(self) -> NextStep:
         """Store that the run began, and settle what was in flight."""
-        return self._at(await start_run(self.run, self.session, self.message))
+        return self._at(await start_run(self.run, self.session, self.message, self.earlier))
 
     async def make_room(self) -> NextStep:
         """Make the next request fit, unless a limit keeps it from being sent."""
@@ -186,11 +193,14 @@ class RunSteps:
                 return "make_room"
 
 
-async def start_run(run: Run, session: Session, message: Message | None) -> Session:
+async def start_run(
+    run: Run, session: Session, message: Message | None, earlier: Sequence[Event] = ()
+) -> Session:
     """Store that the run began, with its prompt, before anybody is told; settle what was in flight.
 
     A prompt follows the results of calls in flight. Until it does it stands in the record of the run's
-    beginning, so it is kept however long they take, and whoever goes on says it.
+    beginning, so it is kept however long they take, and whoever goes on says it. With `earlier` a new session
+    begins with these.
 
     Raises:
         ContextOverflowError: the prompt can never fit; nothing is stored.
@@ -199,6 +209,7 @@ async def start_run(run: Run, session: Session, message: Message | None) -> Sess
     said = run.record_of(message) if message else None
     try:
         _check_fits(run, said)
+        session = await session.append(*earlier) if earlier else session
         begun, pending = await _store_beginning(run, session, said)
     finally:
         await run.emitter.emit(RunStarted(model=run.agent.model.name))

@@ -38,7 +38,7 @@ def to_openai(records: Iterable[Record], *, only: EventFilter | None = None) -> 
     of_one_line = only if only.branch is not None else replace(only, branch=MAIN)
     taken = (record.event for record in select(records, of_one_line))
     said = [event.message for event in taken if isinstance(event, MessageRecord)]
-    return [message.to_openai() for message in _arranged(said)]
+    return [message.to_openai() for message in arranged(said)]
 
 
 def to_events(records: Iterable[Record], *, only: EventFilter | None = None) -> Iterator[str]:
@@ -54,7 +54,7 @@ def to_events(records: Iterable[Record], *, only: EventFilter | None = None) -> 
     return (_positioned(record) for record in select(records, only))
 
 
-def _arranged(said: Sequence[Message]) -> Iterator[Message]:
+def arranged(said: Sequence[Message]) -> Iterator[Message]:
     """Results right behind their calls; what answers no call stays where it stood."""
     answered = answers(said)
     placed = {place for places in answered.values() for place in places}

@@ -11,13 +11,13 @@ import json
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Never
 
 from agentloop._plumbing.amounts import MOST_TOKENS
-from agentloop._plumbing.checks import whole
+from agentloop._plumbing.checks import shown, whole
 from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.strict_json import Nesting
 from agentloop.bounds import MOST_IMPORT_RECORDS, MOST_IMPORT_VALUES, MOST_KEYS, MOST_NESTED
@@ -26,6 +26,7 @@ from agentloop.context import chat_messages
 from agentloop.errors import StoreError, UsageError
 from agentloop.events import (
     Cleared,
+    ClearedItem,
     Compacted,
     Described,
     Event,
@@ -35,6 +36,7 @@ from agentloop.events import (
     Unknown,
 )
 from agentloop.messages import Message
+from agentloop.redaction import Redact, redacted
 from agentloop.sessions.export import POSITION_IN_FRONT
 from agentloop.sessions.foreign import KNOWN, messages_in
 from agentloop.stores.base import checked_owner, checked_ttl
@@ -307,6 +309,23 @@ def _said(data: Any, count: Callable[[Message], int]) -> Iterator[MessageRecord]
         yield MessageRecord(message=message, tokens=count(message))
 
 
+def records_of(
+    said: Iterable[Message | Mapping[str, Any]], count: Callable[[Message], int]
+) -> Iterator[MessageRecord]:
+    """The records of messages, also as chat-completions dicts; `count` gives the length of one in tokens.
+
+    Raises:
+        UsageError: one of them is neither, or they are no list.
+    """
+    if isinstance(said, str | bytes | Mapping) or not isinstance(said, Iterable):
+        raise UsageError(f"a conversation must be a list of messages, not {shown(said)}")
+    for number, each in enumerate(said, 1):
+        with _named(f"message {number}"):
+            if not isinstance(each, Message | Mapping):
+                raise UsageError(f"it must be a Message or a chat-completions dict, not {shown(each)}")
+            yield from _said(each.to_openai() if isinstance(each, Message) else dict(each), count)
+
+
 def _wrong(where: str, what: str) -> UsageError:
     return UsageError(f"nothing imported: {where}: {what}")
 
@@ -391,3 +410,30 @@ def _place(position: int, positions: Sequence[int]) -> int:
 def _is_there(position: int, positions: Sequence[int]) -> bool:
     at = bisect_left(positions, position)
     return at < len(positions) and positions[at] == position
+
+
+def redacted_events(
+    events: Iterable[Event], redact: Redact | None, count: Callable[[Message], int]
+) -> Iterator[Event]:
+    """The events redacted; what changes is counted again."""
+    for event in events:
+        clean = redacted(event, redact)
+        yield event if clean is event else _recount(clean, count)
+
+
+def _recount(event: Event, count: Callable[[Message], int]) -> Event:
+    match event:
+        case MessageRecord():
+            return replace(event, tokens=count(event.message))
+        case Cleared():
+            return replace(event, items=_recount_items(event.items, count))
+        case Compacted():
+            answer = count(Message.assistant(event.answer)) if event.answer else 0
+            shown = count(Message.user(event.replacement)) if event.replacement else 0
+            items = _recount_items(event.cleared, count)
+            return replace(event, tokens=shown + answer, answer_tokens=answer, cleared=items)
+    return event
+
+
+def _recount_items(items: Iterable[ClearedItem], count: Callable[[Message], int]) -> tuple[ClearedItem, ...]:
+    return tuple(replace(item, tokens=count(item.message)) for item in items)

@@ -12,10 +12,13 @@ from typing import Self
 
 from agentloop._plumbing.aio import in_thread
 from agentloop._plumbing.host_logging import note
+from agentloop._plumbing.strict_json import cleaned
 from agentloop._plumbing.to_text import words_of
+from agentloop._plumbing.truncate import head
 from agentloop.context import Context
 from agentloop.errors import AgentLoopError, BegunAnewError, ConflictError, SessionNotFoundError, UsageError
 from agentloop.events import Described, Event, Record, Restored
+from agentloop.messages import Message
 from agentloop.sessions.checkpoint import CHECKPOINT_EVERY, agree, checkpoint_of, context_in, is_due
 from agentloop.sessions.lease import Holder, Leases
 from agentloop.stores.base import Checkpoint, KeepsCheckpoints, SessionStore, checked_session_id
@@ -222,6 +225,17 @@ class Sessions:
     def description(self, title: str | None) -> Described:
         """What a new one is called, and whose it is."""
         return Described(title=title, folder=self.folder, owner=self.owner, ttl_seconds=self.ttl_seconds)
+
+
+MOST_TITLE_CHARS = 60
+
+
+def title_of(message: Message) -> str:
+    """The first words of what is said, on one line of at most 60 characters; no half of one is among them."""
+    title = " ".join(str(cleaned(message.text)).split())
+    if len(title) <= MOST_TITLE_CHARS:
+        return title
+    return head(title, MOST_TITLE_CHARS - 1).rstrip() + "…"
 
 
 def new_session_id() -> str:

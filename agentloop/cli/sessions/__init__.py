@@ -7,7 +7,7 @@ from agentloop.cli.sessions.delete import delete, sweep
 from agentloop.cli.sessions.rename import expire, rename
 from agentloop.cli.sessions.search import search
 from agentloop.cli.sessions.show import list_, show
-from agentloop.cli.sessions.transfer import export, import_
+from agentloop.cli.sessions.transfer import export, fork, import_
 
 
 @click.group()
@@ -18,5 +18,5 @@ def sessions() -> None:
     """
 
 
-for _command in (list_, show, search, rename, expire, export, import_, delete, sweep, check):
+for _command in (list_, show, search, rename, expire, fork, export, import_, delete, sweep, check):
     sessions.add_command(_command)

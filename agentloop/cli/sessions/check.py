@@ -9,11 +9,10 @@ import click
 
 from agentloop.cli.options import STORE, options
 from agentloop.cli.sessions.command import Opened, missing_store, run_work
-from agentloop.cli.sessions.pages import pages
 from agentloop.cli.terminal import StandardOutput, columns, error_console, say
 from agentloop.context import Context
 from agentloop.errors import DamagedError, StoreError, UsageError
-from agentloop.sessions import checkpoint_of
+from agentloop.sessions import checkpoint_of, read_pages
 from agentloop.stores import SessionInfo
 from agentloop.stores.base import Checkpoint, ChecksItself, KeepsCheckpoints
 
@@ -90,7 +89,7 @@ async def _read_through(opened: Opened, info: SessionInfo, checkpoint: Checkpoin
     """Read a log, and drop a checkpoint that it does not come to: who opens the session makes a new one."""
     context, last = Context(), ""
     end = checkpoint.seq if checkpoint else 0
-    async with aclosing(pages(opened.store, info)) as read:
+    async with aclosing(read_pages(opened.store, info)) as read:
         async for page in read:
             if records := [record for record in page if record.seq <= end]:
                 context, last = context.add(*records), records[-1].event.id

@@ -10,12 +10,24 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
+import click
+
+from agentloop.cli.options import Option
 from agentloop.cli.resume import find_session
 from agentloop.cli.settings import Settings, settings_of_call
-from agentloop.cli.terminal import NO_DATE, StandardOutput, columns, exact_moment, moment, run_to_end
+from agentloop.cli.terminal import (
+    NO_DATE,
+    StandardOutput,
+    columns,
+    error_console,
+    exact_moment,
+    moment,
+    run_to_end,
+    warn,
+)
 from agentloop.events import is_of_branch
-from agentloop.redaction import redacted
-from agentloop.stores import SessionInfo, SessionStore, open_store
+from agentloop.sessions import Sessions, StoredSessions
+from agentloop.stores import InMemoryStore, SessionInfo, SessionStore, open_store
 from agentloop.stores.base import branch_in
 
 T = TypeVar("T")
@@ -30,6 +42,11 @@ class Opened:
 
     store: SessionStore
     settings: Settings
+
+    @property
+    def sessions(self) -> StoredSessions:
+        """What is done with its sessions."""
+        return stored_sessions(self.settings, self.store)
 
     async def session(self, name: str) -> SessionInfo:
         """The stored session that is meant; with an owner given, one of theirs.
@@ -48,6 +65,37 @@ class Opened:
     async def branch_names(self, info: SessionInfo) -> Sequence[str]:
         """What the session's sub-agents with logs of their own are called, each once."""
         return list(dict.fromkeys(filter(None, (branch_in(log.id) for log in await self.branches(info)))))
+
+
+def stored_sessions(settings: Settings, store: SessionStore | None = None) -> StoredSessions:
+    """The sessions of that store, one in memory for None, as the call sees them."""
+    return StoredSessions(
+        sessions=Sessions(
+            store=store or InMemoryStore(),
+            owner=settings.owner,
+            folder=str(settings.workdir),
+            ttl_seconds=settings.ttl_seconds,
+        ),
+        redact=settings.redact,
+        transcripts=settings.transcripts,
+        model=settings.model,
+    )
+
+
+DAMAGED: Sequence[Option[Any]] = (
+    click.option(
+        "--damaged",
+        type=click.Choice(("refuse", "skip")),
+        default="refuse",
+        show_default=True,
+        help="Stop at a damaged record, or leave each out and say so.",
+    ),
+)
+
+
+def warn_of(text: str) -> None:
+    """A warning, on standard error."""
+    warn(error_console(), text)
 
 
 Look: TypeAlias = Callable[[Opened], Coroutine[Any, Any, T]]
@@ -94,9 +142,9 @@ def row(info: SessionInfo) -> str:
     return columns(*named, info.owner or "-", ends)
 
 
-def as_data(info: SessionInfo, settings: Settings) -> dict[str, Any]:
+def as_data(info: SessionInfo) -> dict[str, Any]:
     """A session for scripts."""
-    return asdict(redacted(info, settings.redact)) | {"expires": info.expires}
+    return asdict(info) | {"expires": info.expires}
 
 
 def expiry_text(expires: float, ttl_seconds: float | None, *, on: str = "") -> str:

@@ -10,13 +10,7 @@ from agentloop.cli.options import STORE, options
 from agentloop.cli.sessions.command import Opened, expiry_text, run_work
 from agentloop.cli.settings import Choice, read
 from agentloop.cli.terminal import StandardOutput, error_console, say
-from agentloop.errors import ConflictError, SessionNotFoundError, UsageError
 from agentloop.events import Described
-from agentloop.redaction import redacted
-from agentloop.stores import SessionInfo, SessionStore
-
-_MOST_TRIES = 20
-"""So often a log that grows meanwhile is written to: the steps of a run take longer than a try."""
 
 
 @click.command()
@@ -26,14 +20,9 @@ _MOST_TRIES = 20
 def rename(name: str, title: str, **_: Any) -> int:
     """Give a session a title."""
     title = decode_typed(title)
-    if not title.strip():
-        raise UsageError("the title is empty: say what the session is about")
 
     async def work(opened: Opened, output: StandardOutput) -> None:
-        info = await opened.session(name)
-        # A new name is no news: the session is as new as it was.
-        said = Described(title=redacted(title.strip(), opened.settings.redact), time=info.updated)
-        await describe(opened.store, info, said)
+        await opened.sessions.rename((await opened.session(name)).id, title)
 
     return run_work(work)
 
@@ -53,28 +42,9 @@ def expire(name: str, after: str, **_: Any) -> int:
     async def work(opened: Opened, output: StandardOutput) -> None:
         info = await opened.session(name)
         said = Described(ttl_seconds=seconds)
-        await describe(opened.store, info, said)
+        await opened.sessions.describe(info, said)
         when = expiry_text(said.time + seconds, seconds, on="on ") if seconds else "never"
         unless = ", unless it goes on before" if seconds else ""
         say(error_console(), f"{info.id} expires {when}{unless}")
 
     return run_work(work)
-
-
-async def describe(store: SessionStore, info: SessionInfo, said: Described) -> None:
-    """Append it, behind what others append meanwhile.
-
-    Raises:
-        ConflictError: they never stop.
-        SessionNotFoundError: the session was deleted meanwhile.
-    """
-    length = info.length
-    for _ in range(_MOST_TRIES - 1):
-        try:
-            await store.append(info.id, [said], expect=length)
-            return
-        except ConflictError as conflict:
-            length = conflict.actual
-        if not length:
-            raise SessionNotFoundError(f"session {info.id!r} was deleted meanwhile")
-    await store.append(info.id, [said], expect=length)

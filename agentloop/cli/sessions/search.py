@@ -10,11 +10,9 @@ from agentloop._plumbing.aio import in_thread
 from agentloop.cli.options import STORE, WholeNumber, options
 from agentloop.cli.sessions.command import Opened, missing_store, run_work
 from agentloop.cli.terminal import StandardOutput, columns, error_console, listing, moment, say
-from agentloop.errors import UsageError
-from agentloop.events import Described, MessageRecord, kind_name
-from agentloop.redaction import Redact, redacted
+from agentloop.events import MessageRecord, kind_name
 from agentloop.stores import Query, excerpt, searchable
-from agentloop.stores.base import FindsWords, Found
+from agentloop.stores.base import Found
 
 _MOST = 1_000
 _HEADING = columns("session", "position", "by", "time", "text")
@@ -36,16 +34,14 @@ def search(text: str, name: str | None, everywhere: bool, as_json: bool, most: i
     query = Query.of(text)
 
     async def work(opened: Opened, output: StandardOutput) -> None:
-        looks, settings = searchable_store(opened), opened.settings
+        settings = opened.settings
         session_id = (await opened.session(name)).id if name is not None else None
         folder = None if everywhere or session_id else str(settings.workdir)
-        found = await looks.search(
-            text, session_id=session_id, folder=folder, owner=settings.owner, most=most
-        )
+        found = await opened.sessions.search(text, session_id=session_id, folder=folder, most=most)
         if not found:
             hint = " in this folder; --all searches the sessions of all folders" if folder else ""
             say(error_console(), missing_store(settings) or f"nothing found{hint}")
-        shown = await in_thread(_shown, _once(found), query, settings.redact)
+        shown = await in_thread(_shown, found, query)
         if as_json:
             return await output.write(json.dumps(shown, indent=2) + "\n")
         return await output.write(listing(_HEADING, list(map(_row, shown)), output))
@@ -53,40 +49,11 @@ def search(text: str, name: str | None, everywhere: bool, as_json: bool, most: i
     return run_work(work)
 
 
-def searchable_store(opened: Opened) -> FindsWords:
-    """The store, which can be searched.
-
-    Raises:
-        UsageError: it cannot.
-    """
-    if isinstance(opened.store, FindsWords):
-        return opened.store
-    raise UsageError(
-        f"a {type(opened.store).__name__} cannot be searched: export the session and search that"
-    )
-
-
-def _once(found: Sequence[Found]) -> list[Found]:
-    """What was found without the titles that are the first words of a message found beside them."""
-    said = [
-        (each.session_id, " ".join(each.record.event.message.text.split()))
-        for each in found
-        if isinstance(each.record.event, MessageRecord)
-    ]
-
-    def repeats(each: Found) -> bool:
-        event = each.record.event
-        words = (event.title or "").removesuffix("…") if isinstance(event, Described) else ""
-        return any(words and name == each.session_id and text.startswith(words) for name, text in said)
-
-    return [each for each in found if not repeats(each)]
-
-
-def _shown(found: Sequence[Found], query: Query, redact: Redact | None) -> list[dict[str, Any]]:
-    """What was found as it is shown: cut out of the redacted record, as a cut secret is not known for one."""
+def _shown(found: Sequence[Found], query: Query) -> list[dict[str, Any]]:
+    """What was found, as it is shown."""
     shown = []
     for each in found:
-        event = redacted(each.record.event, redact)
+        event = each.record.event
         role = event.message.role if isinstance(event, MessageRecord) else None
         where = {"session_id": each.session_id, "seq": each.record.seq, "kind": kind_name(type(event))}
         what = {"role": role, "time": event.time, "text": excerpt(searchable(event), query)}

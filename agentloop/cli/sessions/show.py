@@ -9,21 +9,30 @@ from typing import Any
 
 import click
 
+from agentloop._plumbing.truncate import few
 from agentloop.cli.options import STORE, WholeNumber, options
-from agentloop.cli.sessions.command import HEADING, Opened, as_data, missing_store, row, run_work
-from agentloop.cli.sessions.pages import DAMAGED, PAGE_RECORDS, in_sight, page_reader, say_nothing, warn
-from agentloop.cli.sessions.transfer import SELECTION, Read, check_there, export_texts, filter_of, is_shown
+from agentloop.cli.sessions.command import (
+    DAMAGED,
+    HEADING,
+    Opened,
+    as_data,
+    missing_store,
+    row,
+    run_work,
+    warn_of,
+)
+from agentloop.cli.sessions.transfer import SELECTION, Read, check_there, filter_of, is_shown
 from agentloop.cli.terminal import (
     StandardOutput,
     error_console,
     escaped,
-    few,
     listing,
     printable,
     say,
 )
 from agentloop.events import EventFilter
 from agentloop.redaction import redacted
+from agentloop.sessions import PAGE_RECORDS, ExportFormat, in_sight, page_reader, say_nothing
 from agentloop.stores import SessionInfo
 
 
@@ -41,15 +50,15 @@ def list_(as_json: bool, everywhere: bool, most: int | None, **_: Any) -> int:
     async def work(opened: Opened, output: StandardOutput) -> None:
         settings = opened.settings
         folder = None if everywhere else str(settings.workdir)
-        stored = (await opened.store.list(folder=folder, owner=settings.owner))[:most]
+        stored = (await opened.sessions.list(folder=folder))[:most]
         if as_json:
-            data = [as_data(info, settings) for info in stored]
+            data = list(map(as_data, stored))
             return await output.write(json.dumps(data, indent=2) + "\n")
         if not stored:
             hint = "" if everywhere else " of this folder; --all lists those of all folders"
             missing = missing_store(settings)
             say(error_console(), f"no sessions: {missing}" if missing else f"no sessions{hint}")
-        rows = [row(redacted(info, settings.redact)) for info in reversed(stored)]
+        rows = list(map(row, reversed(stored)))
         return await output.write(listing(HEADING, rows, output))
 
     return run_work(work)
@@ -72,12 +81,12 @@ def show(
 
     With --branch the logs of the session's sub-agents of that name, one after the other.
     """
-    shape = "events" if as_json else "markdown"
+    shape: ExportFormat = "events" if as_json else "markdown"
     asked = filter_of(selection, shape) or EventFilter()
     asked = replace(asked, regex=selection["regex"], synthetic=selection["synthetic"])
 
     async def write(opened: Opened, info: SessionInfo, of_it: EventFilter, output: StandardOutput) -> None:
-        read, look = page_reader(damaged, warn), page_reader(damaged, say_nothing)
+        read, look = page_reader(damaged, warn_of), page_reader(damaged, say_nothing)
         if archived is not None:
             read, look = in_sight(read, archived), in_sight(look, archived)
         looked = partial(look, opened.store, info)
@@ -90,7 +99,8 @@ def show(
         if tail:
             of_it = await _newest(of_it, looked, tail, info.length, shape)
         only_these = None if of_it == EventFilter() else of_it
-        async with aclosing(export_texts(opened, info, shape, only_these, read=read)) as texts:
+        shown = opened.sessions.texts(info, shape, only_these, read=read, tell=warn_of)
+        async with aclosing(shown) as texts:
             async for text in texts:
                 lines = map(escaped, text.splitlines())
                 await (write_items(lines, output) if as_json else output.write(printable(text)))

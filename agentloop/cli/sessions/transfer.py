@@ -1,6 +1,5 @@
 """`sessions export` and `sessions import`: a session for people and other programs, and back in."""
 
-import json
 import os
 import re
 import stat
@@ -18,51 +17,37 @@ from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from textwrap import indent
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 import click
 
+from agentloop._plumbing.truncate import few
 from agentloop.bounds import MOST_IMPORT_BYTES
 from agentloop.cli import input, settings
-from agentloop.cli.options import STORE, TTL, Option, options
+from agentloop.cli.options import STORE, TTL, Option, WholeNumber, options
 from agentloop.cli.output_file import whole_file
 from agentloop.cli.process import leave_at_once, on_signals
-from agentloop.cli.sessions.command import Opened, run_work
-from agentloop.cli.sessions.pages import (
+from agentloop.cli.sessions.command import (
     DAMAGED,
-    PAGE_RECORDS,
-    Pages,
-    drop_dangling,
-    page_reader,
-    pages,
-    say_nothing,
-    warn,
+    Opened,
+    run_work,
+    stored_sessions,
+    warn_of,
 )
-from agentloop.cli.settings import Settings, settings_of_call
-from agentloop.cli.terminal import StandardOutput, error_console, few, say
-from agentloop.context import count_message, counter_for
-from agentloop.errors import ConflictError, UsageError
+from agentloop.cli.settings import settings_of_call
+from agentloop.cli.terminal import StandardOutput, error_console, say
+from agentloop.errors import UsageError
 from agentloop.events import (
     KINDS,
     MAIN,
-    Cleared,
-    ClearedItem,
-    Compacted,
-    Described,
     Event,
     EventFilter,
     MessageRecord,
     Record,
     RunStartRecord,
     kind_name,
-    select,
 )
-from agentloop.messages import Message
-from agentloop.redaction import Redact, redacted
-from agentloop.run import title_of
-from agentloop.sessions import export as exports
-from agentloop.sessions import heading, importing, new_session_id, to_blocks
+from agentloop.sessions import ExportFormat, new_session_id, page_reader, say_nothing, to_blocks
 from agentloop.stores import SessionInfo
 from agentloop.stores.base import check_trunk
 
@@ -84,7 +69,7 @@ SELECTION: Sequence[Option[Any]] = (
 Read: TypeAlias = Callable[[EventFilter | None], AsyncGenerator[Sequence[Record]]]
 """Reads a session page by page: the records of a range, or all."""
 _RANGE = re.compile(r"([0-9]{1,15})(-?)|([0-9]{0,15})-([0-9]{1,15})")
-FORMATS = ("openai", "events", "markdown")
+FORMATS = get_args(ExportFormat)
 _PIECE_BYTES = 1_000_000
 _LONG_CHARS = 5_000_000
 """A file of so many characters takes some seconds to read."""
@@ -95,7 +80,7 @@ _LONG_CHARS = 5_000_000
 @click.option("--format", "shape", type=click.Choice(FORMATS), default="openai", show_default=True)
 @click.option("-o", "--output", "path", metavar="FILE", help="Write it there instead of standard output.")
 @options(SELECTION, DAMAGED, STORE)
-def export(name: str, shape: str, path: str | None, damaged: str, **selection: Any) -> int:
+def export(name: str, shape: ExportFormat, path: str | None, damaged: str, **selection: Any) -> int:
     """Write a session out.
 
     As chat-completions messages, its events, or text to read. Of what is left of it by --branch, --kind,
@@ -111,11 +96,10 @@ def export(name: str, shape: str, path: str | None, damaged: str, **selection: A
         if only and only.branch and (logs := await opened.branches(info, only.branch)):
             info, wanted = _the_one(logs, only.branch), replace(only, branch=None)
         if wanted:
-            read = partial(page_reader(damaged, say_nothing), opened.store, info)
-            await check_there(wanted, read, shape, logs=await opened.branch_names(info))
-        async with aclosing(
-            export_texts(opened, info, shape, wanted, read=page_reader(damaged, warn))
-        ) as texts:
+            look = partial(page_reader(damaged, say_nothing), opened.store, info)
+            await check_there(wanted, look, shape, logs=await opened.branch_names(info))
+        read = page_reader(damaged, warn_of)
+        async with aclosing(opened.sessions.texts(info, shape, wanted, read=read, tell=warn_of)) as texts:
             if path is None or path == "-":
                 async for text in texts:
                     await output.write(text)
@@ -252,73 +236,22 @@ async def _each(pages: AsyncIterable[Iterable[Record]]) -> AsyncGenerator[Record
             yield record
 
 
-async def export_texts(
-    opened: Opened,
-    info: SessionInfo,
-    shape: str,
-    only: EventFilter | None = None,
-    *,
-    read: Pages = pages,
-) -> AsyncGenerator[str]:
-    """What an export in that format holds of the session, or of what the filter takes of it.
+@click.command()
+@click.argument("name", metavar="ID")
+@click.option("--at", metavar="N", type=WholeNumber(), help="Up to this position of its log. [all of it]")
+@click.option("--session", "new_id", metavar="ID", help="The id of the new one. [default: a new one]")
+@options(STORE)
+def fork(name: str, at: int | None, new_id: str | None, **_: Any) -> int:
+    """Begin another session with the log of one.
 
-    Of a range, no other records are read; `read` is how.
-
-    Events and Markdown hold one page in memory at a time. The list of messages holds the messages, since a
-    result may stand anywhere behind its call.
-
-    Raises:
-        StoreError: the log cannot be read.
+    Both go on by themselves from there. `sessions show` names the positions.
     """
-    async with aclosing(_redacted(opened, read(opened.store, info, only))) as records:
-        match shape:
-            case "openai":
-                said = [record async for page in records for record in page if _is_said(record)]
-                for text in _list(exports.to_openai(said, only=only)):
-                    yield text
-            case "events":
-                async with aclosing(drop_dangling(records, only, tell=warn)) as kept:
-                    async for page in kept:
-                        yield "".join(f"{line}\n" for line in exports.to_events(page, only=only))
-            case _:
-                between = ""
-                if info.title and (only is None or "described" in (only.kinds or ("described",))):
-                    yield heading(redacted(info.title, opened.settings.redact))
-                    between = "\n\n"
-                async for page in records:
-                    for block in to_blocks(select(page, only)):
-                        yield between + block
-                        between = "\n\n"
-                yield "\n"
 
+    async def work(opened: Opened, output: StandardOutput) -> None:
+        info = await opened.session(name)
+        await output.write(f"{await opened.sessions.fork(info.id, at=at, new_id=new_id)}\n")
 
-async def _redacted(opened: Opened, read: AsyncGenerator[Sequence[Record]]) -> AsyncGenerator[list[Record]]:
-    async with aclosing(read):
-        async for page in read:
-            yield redacted(list(page), opened.settings.redact)
-
-
-def _is_said(record: Record) -> bool:
-    return isinstance(record.event, MessageRecord)
-
-
-def _list(items: Sequence[Any]) -> Iterator[str]:
-    """The items as one JSON list, indented, in pieces."""
-    between = "[\n"
-    for start in range(0, len(items), PAGE_RECORDS):
-        yield between + ",\n".join(map(_item, items[start : start + PAGE_RECORDS]))
-        between = ",\n"
-    yield "\n]\n" if items else "[]\n"
-
-
-def _item(data: Any) -> str:
-    """Strict JSON: NaN and the infinities, which a model's server may have sent, become null."""
-    try:
-        text = json.dumps(data, indent=2, allow_nan=False)
-    except ValueError:
-        strict = json.loads(json.dumps(data), parse_constant=lambda _: None)
-        text = json.dumps(strict, indent=2)
-    return indent(text, "  ")
+    return run_work(work)
 
 
 @click.command("import")
@@ -336,20 +269,14 @@ def import_(path: str, new_id: str | None, **_: Any) -> int:
     # Read here and not in the event loop, where a silent pipe or a long text would keep a signal waiting.
     text = read_text(path)
     with _told(len(text)) as tell:
-        events = _events(text, settings_of_call(), tell)
+        events = stored_sessions(settings_of_call()).events_of(text, tell)
     if empty := [at for at, event in enumerate(events, 1) if _says_nothing(event)]:
-        warn(f"without any content: {few([f'position {at}' for at in empty])}")
+        warn_of(f"without any content: {few([f'position {at}' for at in empty])}")
 
     async def work(opened: Opened, output: StandardOutput) -> None:
-        exists = UsageError(f"session {session_id!r} exists already: choose another id with --session")
-        if await opened.store.info(session_id):
-            raise exists
-        try:
-            # Nothing could be lost yet: what is not committed is nowhere.
-            with on_signals(leave_at_once):
-                await opened.store.append(session_id, events, expect=0)
-        except ConflictError as error:
-            raise exists from error
+        # Nothing could be lost yet: what is not committed is nowhere.
+        with on_signals(leave_at_once):
+            await opened.sessions.begin(session_id, events)
         await output.write(f"{session_id}\n")
 
     return run_work(work)
@@ -415,55 +342,3 @@ def _bytes_of(path: Path) -> bytearray:
         while len(data) <= MOST_IMPORT_BYTES and (piece := file.read(_PIECE_BYTES)):
             data += piece
     return data
-
-
-def _events(text: str, settings: Settings, tell: Callable[[int], object]) -> list[Event]:
-    """The events of the file, and that they are a session of this folder."""
-    counter = counter_for(settings.model)
-
-    def count(message: Message) -> int:
-        return count_message(message, counter)
-
-    events = list(redacted_events(importing.parse(text, count=count, tell=tell), settings.redact, count))
-    here = Described(
-        title=_title(events),
-        folder=str(settings.workdir),
-        owner=settings.owner,
-        ttl_seconds=settings.ttl_seconds,
-    )
-    return [*events, here]
-
-
-def _title(events: Sequence[Event]) -> str | None:
-    """What a session of these messages would be called; None where they name a title themselves."""
-    if any(isinstance(event, Described) for event in events):
-        return None
-    said = (event.message for event in events if isinstance(event, MessageRecord))
-    return next((title_of(message) for message in said if message.role == "user"), None) or None
-
-
-def redacted_events(
-    events: Iterable[Event], redact: Redact | None, count: Callable[[Message], int]
-) -> Iterator[Event]:
-    """The events redacted; what changes is counted again."""
-    for event in events:
-        clean = redacted(event, redact)
-        yield event if clean is event else _recount(clean, count)
-
-
-def _recount(event: Event, count: Callable[[Message], int]) -> Event:
-    match event:
-        case MessageRecord():
-            return replace(event, tokens=count(event.message))
-        case Cleared():
-            return replace(event, items=_recount_items(event.items, count))
-        case Compacted():
-            answer = count(Message.assistant(event.answer)) if event.answer else 0
-            shown = count(Message.user(event.replacement)) if event.replacement else 0
-            items = _recount_items(event.cleared, count)
-            return replace(event, tokens=shown + answer, answer_tokens=answer, cleared=items)
-    return event
-
-
-def _recount_items(items: Iterable[ClearedItem], count: Callable[[Message], int]) -> tuple[ClearedItem, ...]:
-    return tuple(replace(item, tokens=count(item.message)) for item in items)

@@ -3,40 +3,27 @@
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-import click
-
-from agentloop.cli import terminal
-from agentloop.cli.options import Option
 from agentloop.errors import DamagedError, StoreError
 from agentloop.events import EventFilter, MessageRecord, Record, archived_in, holds, visible_in
 from agentloop.messages import Message
-from agentloop.sessions import points_at
+from agentloop.sessions.importing import points_at
 from agentloop.stores import SessionInfo, SessionStore
 
 PAGE_RECORDS = 200
 """So many records are in memory at a time where a log is read through."""
-DAMAGED: Sequence[Option[Any]] = (
-    click.option(
-        "--damaged",
-        type=click.Choice(("refuse", "skip")),
-        default="refuse",
-        show_default=True,
-        help="Stop at a damaged record, or leave each out and say so.",
-    ),
-)
 Tell: TypeAlias = Callable[[str], None]
 Pages: TypeAlias = Callable[[SessionStore, SessionInfo, EventFilter | None], AsyncGenerator[Sequence[Record]]]
-"""What reads a log as `pages` does."""
+"""What reads a log as `read_pages` does."""
 
 
 def page_reader(damaged: str, tell: Tell) -> Pages:
     """How to read a log, as the option says it; of what is left out, this is told."""
-    return pages if damaged == "refuse" else partial(good_pages, tell=tell)
+    return read_pages if damaged == "refuse" else partial(read_good_pages, tell=tell)
 
 
-async def pages(
+async def read_pages(
     store: SessionStore, info: SessionInfo, only: EventFilter | None = None
 ) -> AsyncGenerator[Sequence[Record]]:
     """The log of a session in pieces, as long as it was when it was found.
@@ -50,7 +37,7 @@ async def pages(
         yield await _page(store, info, after, most)
 
 
-async def good_pages(
+async def read_good_pages(
     store: SessionStore, info: SessionInfo, only: EventFilter | None = None, *, tell: Tell
 ) -> AsyncGenerator[Sequence[Record]]:
     """The same without the records that are damaged or missing; each is told, with its position.
@@ -93,8 +80,8 @@ _NOTHING = Message.user("")
 
 
 async def drop_dangling(
-    read: AsyncGenerator[list[Record]], only: EventFilter | None = None, *, tell: Tell
-) -> AsyncGenerator[list[Record]]:
+    read: AsyncGenerator[Sequence[Record]], only: EventFilter | None = None, *, tell: Tell
+) -> AsyncGenerator[Sequence[Record]]:
     """The pages without what points at a record that is left out of them, since no import takes that.
 
     Each is told, with its position. What lies outside of the range is not left out, but was not asked for.
@@ -152,11 +139,6 @@ async def _ended_early(store: SessionStore, info: SessionInfo, at: int) -> Store
     if now is None or now.length < info.length:
         return StoreError(f"{ends}: it was deleted meanwhile")
     return DamagedError(f"{ends}: the store is damaged: restore a copy")
-
-
-def warn(text: str) -> None:
-    """A warning, on standard error."""
-    terminal.warn(terminal.error_console(), text)
 
 
 def say_nothing(_: str) -> None:

@@ -1,0 +1,223 @@
+"""Configuration files: what beats what, what a project may say, and the commands that show and write it."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentloop.cli.app import program
+from agentloop.cli.config import with_setting
+from agentloop.cli.config_files import FREE, KEYS, OF_ONE_CALL
+from tests.cli_kit import Finished, agentloop, command, environment
+from tests.strict_provider import StrictProvider
+from tests.strict_replies import Reply, calling
+
+
+def user_says(folder: Path, text: str) -> None:
+    (folder / "agentloop").mkdir(exist_ok=True)
+    (folder / "agentloop" / "config.toml").write_text(text)
+
+
+def project_says(folder: Path, text: str) -> None:
+    (folder / ".agentloop.toml").write_text(text)
+
+
+def shown(folder: Path, *, env: dict[str, str] | None = None) -> dict[str, Any]:
+    done = agentloop("config", "--json", cwd=folder, env=env)
+    assert done.status == 0, done.err
+    found: dict[str, Any] = json.loads(done.out)
+    return found
+
+
+def refused(folder: Path, *call: str) -> str:
+    done: Finished = agentloop(*(call or ("sessions", "list")), cwd=folder)
+    assert done.status == 2, done.err
+    return done.complaint()
+
+
+def test_each_option_has_a_key_but_those_of_one_call() -> None:
+    names = {parameter.name for parameter in program.params} - {"prompt", "version", "help"}
+    assert names == {each.name for each in KEYS.values()} | set(OF_ONE_CALL)
+    assert set(KEYS) >= FREE
+
+
+def test_a_flag_beats_the_environment_the_project_and_the_user(tmp_path: Path) -> None:
+    user_says(tmp_path, 'model = "offline"\nwindow = 11000\nmax_steps = 7\ncompact-at = 0.5\n')
+    project_says(tmp_path, "window = 12000\ncompact-at = 0.6\n")
+    env = environment(tmp_path, AGENTLOOP_WINDOW="13k")
+    found = shown(tmp_path, env=env)
+    assert found["window"] == {"value": "13k", "from": "AGENTLOOP_WINDOW"}
+    assert found["compact-at"] == {"value": "0.6", "from": str(tmp_path / ".agentloop.toml")}
+    assert found["max-steps"] == {"value": "7", "from": str(tmp_path / "agentloop" / "config.toml")}
+    assert found["api"]["from"] == "default"
+    ran = agentloop("-p", "Hello.", "--window", "14k", "--json", cwd=tmp_path, env=env)
+    assert ran.status == 0, ran.err
+    assert "14k" in agentloop("-p", "Hello.", "--window", "14k", cwd=tmp_path, env=env).err
+    assert "13k" in agentloop("-p", "Hello.", cwd=tmp_path, env=env).err
+
+
+def test_a_project_may_stand_in_its_pyproject_above_the_folder(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "pyproject.toml").write_text('[tool.agentloop]\nsystem = "Be brief."\ntodo = true\n')
+    below = tmp_path / "src" / "deep"
+    below.mkdir(parents=True)
+    found = shown(below, env=environment(tmp_path))
+    assert found["system"] == {"value": "Be brief.", "from": str(tmp_path / "pyproject.toml")}
+    (tmp_path / ".git").rmdir()
+    assert shown(below, env=environment(tmp_path))["system"]["from"] == "default"
+
+
+def test_a_project_turns_a_switch_of_the_user_off(tmp_path: Path) -> None:
+    user_says(tmp_path, 'todo = true\nsystem-file = "not there"\n')
+    project_says(tmp_path, 'todo = false\nsystem = "Be brief."\n')
+    found = shown(tmp_path)
+    assert found["todo"]["from"] == found["system-file"]["from"] == "default"
+
+
+WANTS_A_YES = [
+    'tools = ["evil"]',
+    'callbacks = ["evil:It"]',
+    'redact = "off"',
+    'schema = "evil:T"',
+    'allow = ["shell"]',
+    'base-url = "http://evil.example/v1"',
+    'header = ["x-team: us"]',
+    'store = "sqlite:////tmp/x.db"',
+    'transcripts = "/tmp/x"',
+    'system-file = "/etc/passwd"',
+    'skills = "/"',
+    'workdir = "/"',
+    'pass-env = ["OPENAI_ORG"]',
+    "max-cost = 1000",
+    'extra = {"n" = 1}',
+    'owner = "bob"',
+]
+
+
+def test_what_a_project_may_not_say_by_itself_stops_each_call_until_the_yes(tmp_path: Path) -> None:
+    for said in WANTS_A_YES:
+        project_says(tmp_path, said.replace('{"n" = 1}', "{ n = 1 }"))
+        assert "for which it needs your yes: read it, then run `agentloop config trust`" in refused(tmp_path)
+    project_says(tmp_path, 'owner = "bob"\nmodel = "offline"\n')
+    assert agentloop("config", "trust", cwd=tmp_path).complaint().endswith(".agentloop.toml may set owner")
+    assert shown(tmp_path)["owner"]["value"] == "bob"
+    project_says(tmp_path, 'owner = "ann"\nmodel = "offline"\n')
+    assert "needs your yes" in refused(tmp_path), "another value wants another yes"
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("compact-att = 0.5", "no setting 'compact-att': did you mean 'compact-at'?"),
+        ("zzz = 1", "no setting 'zzz': `agentloop config` lists them"),
+        ('api_key = "x"', "a key stands in no file: set OPENAI_API_KEY"),
+        ('resume = "x"', "no setting 'resume': it is of one call alone"),
+        ("window = true", "window must be a text or a number, not True"),
+        ("window = 'many'", "window: "),
+        ("todo = 1", "todo must be true or false, not 1"),
+        ("model = ''", "model is empty"),
+        ("allow = [1]", "allow must be a list of texts"),
+        ("model = ", "is no TOML"),
+        ('system = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD"', "system holds a secret"),
+        ('base-url = "https://me:pa55word-x@host/v1"', "base-url holds a secret"),
+        ('header = ["Authorization: Bearer abcdef0123456789"]', "header holds a secret"),
+    ],
+)
+def test_what_a_project_says_wrongly_is_one_line(text: str, fault: str, tmp_path: Path) -> None:
+    project_says(tmp_path, text)
+    line = refused(tmp_path)
+    assert fault in line
+    assert ".agentloop.toml" in line
+
+
+def test_a_file_that_is_a_pipe_or_no_text_is_one_line(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / ".agentloop.toml")
+    assert "is no file" in refused(tmp_path)
+    (tmp_path / ".agentloop.toml").unlink()
+    (tmp_path / ".agentloop.toml").write_bytes(b"\xff")
+    assert "is not in UTF-8" in refused(tmp_path)
+
+
+def test_a_setting_is_written_and_taken_out_and_comments_stay(tmp_path: Path) -> None:
+    user_says(tmp_path, '# mine\nmodel = "offline" # free\n')
+    for call in (["window", "16k"], ["tools", "json", "os"], ["todo", "true"], ["model"]):
+        agentloop("config", "set", *call, cwd=tmp_path)
+    file = tmp_path / "agentloop" / "config.toml"
+    assert file.read_text() == 'todo = true\ntools = ["json", "os"]\nwindow = "16k"\n# mine\n'
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert "did you mean 'window'" in refused(tmp_path, "config", "set", "windw", "x")
+    assert "must be true or false" in refused(tmp_path, "config", "set", "todo", "yes")
+    assert "takes one value" in refused(tmp_path, "config", "set", "model", "a", "b")
+    assert 'window = "16k"' in file.read_text()
+
+
+def test_a_setting_over_several_lines_is_changed_as_a_whole() -> None:
+    text = 'allow = [\n  "write", # so\n  "shell",\n]\n[extra]\nallow = 1\n'
+    assert with_setting(text, "allow", ["write"], "x") == 'allow = ["write"]\n[extra]\nallow = 1\n'
+
+
+def checked(*options: str, cwd: Path, **more: str) -> tuple[int, dict[str, list[str]]]:
+    done = agentloop("doctor", *options, cwd=cwd, env=environment(cwd, **more))
+    assert "Traceback" not in done.err
+    return done.status, {
+        what: [word, said] for word, what, said in (line.split("\t") for line in done.out.splitlines())
+    }
+
+
+def test_the_doctor_says_what_a_server_can(tmp_path: Path) -> None:
+    replies = [Reply(calls=(calling("agentloop_check"),)), "It is a whale, they say.\n"]
+    with StrictProvider(replies, key="sk-test", model="a-model") as provider:
+        status, found = checked(
+            "--base-url", provider.url, "-m", "a-model", cwd=tmp_path, OPENAI_API_KEY="sk-test"
+        )
+        assert status == 0, found
+        for what in ("server", "model", "tools", "usage", "streaming", "store", "transcripts"):
+            assert found[what][0] == "ok", found
+        assert "a-model" in found["server"][1]
+
+
+def test_the_doctor_names_what_is_wrong_and_the_status_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    call = ("--base-url", "http://127.0.0.1:9/v1", "-m", "x", "--store", "sqlite:///file/x.db")
+    status, found = checked(*call, cwd=tmp_path, AGENTLOOP_TRANSCRIPTS="file/below")
+    assert status == 1
+    assert {what for what, (word, _) in found.items() if word == "fault"} == {
+        "server",
+        "store",
+        "transcripts",
+    }
+    assert "does not answer: check the address" in found["server"][1]
+
+
+def test_the_doctor_needs_no_server(tmp_path: Path) -> None:
+    status, found = checked(cwd=tmp_path)
+    assert status == 0
+    assert found["server"][0] == "note"
+    assert "there is no store" in found["store"][1]
+    assert not (tmp_path / "agentloop").exists()
+
+
+def test_paths_say_where_things_lie(tmp_path: Path) -> None:
+    out = agentloop("paths", cwd=tmp_path).out
+    for each in ("agentloop/config.toml", "agentloop/sessions.db", ".transcripts", "agentloop/history"):
+        assert str(tmp_path / each) in out
+
+
+def test_a_shell_is_told_what_may_come_next(tmp_path: Path) -> None:
+    for shell in ("bash", "zsh", "fish"):
+        assert "_AGENTLOOP_COMPLETE" in agentloop("completion", shell, cwd=tmp_path).out
+    assert agentloop("completion", "tcsh", cwd=tmp_path).status == 2
+    env = environment(
+        tmp_path, _AGENTLOOP_COMPLETE="bash_complete", COMP_WORDS="agentloop comp", COMP_CWORD="1"
+    )
+    done = subprocess.run(command(), env=env, cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout == "plain,compact\nplain,completion\n"
+
+
+def test_help_names_the_variables_in_groups(tmp_path: Path) -> None:
+    out = agentloop("--help", cwd=tmp_path).out
+    assert "Limits:" in out
+    assert "AGENTLOOP_WINDOW" in out
