@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from agentloop.background import Background as Background
     from agentloop.callbacks import Callbacks as Callbacks, Deny as Deny, Focus as Focus
     from agentloop.callbacks import Replace as Replace, Veto as Veto
+    from agentloop.callbacks import Work as Work, WorkOutcome as WorkOutcome
     from agentloop.compaction import Compaction as Compaction, compact_messages as compact_messages
     from agentloop.compaction import compact_messages_async as compact_messages_async
     from agentloop.errors import AgentLoopError as AgentLoopError, BadAnswerError as BadAnswerError
@@ -54,7 +55,7 @@ else:
         __name__,
         {
             "background": "Background",
-            "callbacks": "Callbacks Deny Focus Replace Veto",
+            "callbacks": "Callbacks Deny Focus Replace Veto Work WorkOutcome",
             "compaction": "Compaction compact_messages compact_messages_async",
             "errors": "AgentLoopError BadAnswerError ConflictError ContextOverflowError ContextTooLongError "
             "DamagedError ModelError ModelRefusedError ModelUnavailableError OutputError RetryTool "

@@ -1,6 +1,6 @@
 """Your code at fixed points of a run: around calls of models and tools, around compactions, at each event.
 
-First stand the replies (`Veto`, `Focus`, `Replace`, `Deny`) and the `Callbacks` to override, then
+First stand the replies (`Veto`, `Focus`, `Replace`, `Deny`), `Work` and the `Callbacks` to override, then
 what is refused as one (`checked_callbacks`), then how those of one run are called (`CallbackList`). One that
 raises or takes longer than its time limit is reported as a `CallbackFailed` event; it never replaces the
 run's outcome and never loses a compaction.
@@ -8,12 +8,13 @@ run's outcome and never loses a compaction.
 
 import asyncio
 import copy
+import functools
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from agentloop._plumbing.aio import (
     CANCEL_GRACE_SECONDS,
@@ -144,6 +145,38 @@ ModelReply: TypeAlias = ModelRequest | Answer | None
 ToolReply: TypeAlias = Deny | ToolCall | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What `around` stands around: a run, a call of a model or of a tool, a compaction.
+
+    `name` is that of the model, the tool or the strategy, and of a run its model's. `asked` is what a model
+    or a tool is asked. `carrier` is what came with a durable run, whose every worker has a work of its own;
+    None in all else.
+    """
+
+    kind: Literal["run", "model", "tool", "compaction"]
+    name: str
+    session_id: str
+    run_id: str
+    asked: ModelRequest | ToolCall | None = None
+    carrier: Mapping[str, str] | None = None
+
+
+@dataclass(slots=True)
+class WorkOutcome:
+    """What a work came to, or the `error` that ended it.
+
+    `value` is the `RunEnded` of a run, the `Answer` of a model, what a tool answered (`text` and `status`),
+    or the `CompactionResult`.
+    """
+
+    value: Any = None
+    error: BaseException | None = None
+
+
+AroundReply: TypeAlias = Callable[[WorkOutcome], object] | None
+
+
 class Callbacks:
     """Blank methods: override what you need, as plain functions or as coroutines.
 
@@ -218,6 +251,14 @@ class Callbacks:
     def on_event(self, event: StreamEvent) -> Awaitable[None] | None:
         """Called with each stream event."""
 
+    def around(self, work: Work) -> AroundReply:
+        """Called as a work begins; the function that it returns is called with what the work came to.
+
+        Both are called at once, in the task that does the work: a context variable that is set here is seen
+        by the work and by all that it begins. So both are plain functions that wait for nothing.
+        """
+        return None
+
 
 _METHODS = [name for name in vars(Callbacks) if not name.startswith("_")]
 _NEARLY = 0.85
@@ -258,6 +299,8 @@ def _check_called(callback: Callbacks) -> None:
         raise UsageError(f"{kind.__name__} overrides none of {methods}: nothing of it would be called")
     if not overridden:
         raise UsageError(f"callbacks must be a list of Callbacks objects, with no {shown(callback)} in it")
+    if inspect.iscoroutinefunction(callback.around if "around" in overridden else None):
+        raise UsageError(f"{kind.__name__}.around must be a plain function: it is called at once")
     for point in sorted(overridden):
         _check_signature(callback, point)
 
@@ -316,6 +359,26 @@ class CallbackList:
 
     def __post_init__(self) -> None:
         self._listeners = [_Listener(each) for each in self._overriding("on_event")]
+
+    @asynccontextmanager
+    async def around(self, work: Work) -> AsyncIterator[WorkOutcome]:
+        """The callbacks that stand around this work are told of its beginning, and of its end in any case."""
+        ends: list[tuple[Callbacks, Callable[[WorkOutcome], object]]] = []
+        for callback in self._overriding("around"):
+            end = await self._now(callback, functools.partial(callback.around, work))
+            if callable(end):
+                ends.append((callback, end))
+            elif end is not None:
+                await self._report(callback, "around", f"returned {shown(end)}: return a function or None")
+        outcome = WorkOutcome()
+        try:
+            yield outcome
+        except BaseException as error:  # whatever ended it is told; raised again
+            outcome.error = error
+            raise
+        finally:
+            for callback, end in reversed(ends):
+                await self._now(callback, functools.partial(end, outcome))
 
     async def before_model(self, request: ModelRequest) -> ModelRequest | Answer:
         """What is to be sent, or the answer to take without sending anything."""
@@ -448,6 +511,14 @@ class CallbackList:
 
     async def _within(self, answer: Awaitable[Any]) -> Any:
         return await within(_await_guarded(answer), seconds=self.limit_seconds)
+
+    async def _now(self, callback: Callbacks, function: Callable[[], object]) -> object:
+        """What the function gives, called here and now; None where it raised, which is reported."""
+        try:
+            return _call_guarded(function)
+        except _RaisedError as held:
+            await self._report(callback, "around", error_text(held.raised), raised_at(held.raised))
+        return None
 
     async def _report(self, callback: Callbacks, point: str, error: str, where: str = "") -> None:
         name = type(callback).__name__

@@ -7,15 +7,18 @@ it has not, those that are warnings do, in standard logging.
 import asyncio
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Literal, Protocol, TypeAlias, TypeVar
 
 from agentloop._plumbing.host_logging import Level, logs_at
 from agentloop._plumbing.to_text import strict
-from agentloop.callbacks import CallbackList, Callbacks
-from agentloop.models import Retry, TextPart
+from agentloop.callbacks import CallbackList, Callbacks, Work, WorkOutcome
+from agentloop.events import ModelCalled
+from agentloop.messages import ToolCall
+from agentloop.model_call import OnPart, call_model
+from agentloop.models import Answer, ChatModel, ModelRequest, Retry, TextPart
 from agentloop.stream import (
     AnyStreamEvent,
     CallbackFailed,
@@ -146,6 +149,40 @@ class Emitter:
             task = asyncio.create_task(self.callback_list.on_event(event))
             self._beside.add(task)
             task.add_done_callback(self._beside.discard)
+
+    def around(
+        self,
+        kind: Literal["run", "model", "tool", "compaction"],
+        name: str,
+        asked: ModelRequest | ToolCall | None = None,
+        *,
+        carrier: Mapping[str, str] | None = None,
+    ) -> AbstractAsyncContextManager[WorkOutcome]:
+        """The callbacks that stand `around` this work, whose outcome is to be set in the block."""
+        work = Work(
+            kind=kind,
+            name=name,
+            session_id=self.session_id,
+            run_id=self.run_id,
+            asked=asked,
+            carrier=carrier,
+        )
+        return self.callback_list.around(work)
+
+    async def ask(
+        self, model: ChatModel, request: ModelRequest, *, counted: int, on_part: OnPart | None = None
+    ) -> tuple[Answer, ModelCalled]:
+        """One call of a model, see `call_model`; without `on_part` its retries are shown, and no text.
+
+        Where there are callbacks, secrets are taken out of the answer.
+        """
+        async with self.around("model", model.name, request) as outcome:
+            on_part = on_part or self.emit_retry
+            answer, called = await call_model(model, request, counted=counted, on_part=on_part)
+            if self.callbacks:
+                answer = replace(answer, message=self.hide(answer.message))
+            outcome.value = answer
+        return answer, called
 
     async def emit_retry(self, part: TextPart | Retry) -> None:
         """Show that a request is tried again; text is passed over."""

@@ -417,3 +417,11 @@ def test_a_result_is_shown_in_a_few_words() -> None:
     [result] = compact_messages(chat(40), SlidingWindow(6), window="16k").results
     assert len(result.archived) > 100
     assert len(repr(result)) < 600
+
+
+def test_tools_that_go_with_the_messages_have_room_too() -> None:
+    chat = [{"role": "user", "content": f"question {n} " + "of the invoice " * 30} for n in range(99)]
+    schema = {"type": "function", "function": {"name": "look", "description": "Look. " * 1_500}}
+    plain = compact_messages(chat, window="8k")
+    beside = compact_messages(chat, window="8k", tools=[schema])
+    assert len(str(beside)) < len(str(plain))

@@ -1,6 +1,7 @@
 """Callbacks around calls of models and tools: in order, in time, and none that fails lets a call through."""
 
 import asyncio
+import contextvars
 import json
 from dataclasses import replace
 from typing import Any
@@ -18,6 +19,8 @@ from agentloop import (
     Runner,
     Secrets,
     ToolCall,
+    Work,
+    WorkOutcome,
 )
 from agentloop.errors import UsageError
 from agentloop.events import MessageRecord
@@ -216,3 +219,44 @@ async def test_what_a_hook_changes_in_place_stays_with_it() -> None:
     )
     await runner.run("go")
     assert "spoilt" not in str(model.requests)
+
+
+async def test_around_stands_around_each_work_in_its_own_task() -> None:
+    told, place = list[str](), contextvars.ContextVar("place", default="nowhere")
+
+    def around(work: Work) -> Any:
+        told.append(f"{work.kind} {work.name} in {place.get()}")
+        token = place.set(work.kind)
+
+        def end(outcome: WorkOutcome) -> None:
+            place.reset(token)
+            told.append(f"{work.kind} {type(outcome.value).__name__}")
+
+        return end
+
+    await runner_with(Disc(), Callbacks(around=around)).run("go", session_id="s")
+    model, tool = "model scripted in run", "tool delete in run"
+    assert told == [
+        *("run scripted in nowhere", model, "model Answer", tool, "tool ToolAnswer"),
+        *(model, "model Answer", "run RunEnded"),
+    ]
+
+
+@pytest.mark.filterwarnings("ignore:the callback Callbacks failed in around")
+@pytest.mark.parametrize("reply", [5, lambda outcome: 1 / 0, None])
+async def test_an_around_that_fails_is_reported_and_changes_nothing(reply: Any) -> None:
+    def around(work: Work) -> Any:
+        return reply or 1 / 0
+
+    result = await runner_with(Disc(), Callbacks(around=around)).run("go", session_id="s")
+    assert result.status == "answered"
+    assert {failed.point for failed in result.callback_failures} == {"around"}
+
+
+async def test_an_around_that_is_a_coroutine_is_refused() -> None:
+    class Later(Callbacks):
+        async def around(self, work: Work) -> None:  # type: ignore[override]
+            """Comes too late."""
+
+    with pytest.raises(UsageError, match=r"Later\.around must be a plain function"):
+        runner_with(Disc(), Later())

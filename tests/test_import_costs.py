@@ -9,6 +9,7 @@ pytestmark = pytest.mark.whole
 
 THREE_NAMES = "from agentloop import Agent, Runner, tool"
 LATER = ["openai", "httpx2", "pydantic", "tiktoken", "genai_prices", "structlog", "tenacity", "sqlite3"]
+LATER += ["opentelemetry", "pydantic_ai", "langchain", "agents", "strands"]
 """Vendors, each loaded behind its door when it is first needed."""
 
 COMPILED = f"""

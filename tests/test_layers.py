@@ -53,6 +53,7 @@ ORDER = [
     "team",
     "testing",
     "durable",
+    "integrations",
     "cli",
 ]
 """Each imports only from those before it; the file or package of that name."""
@@ -72,6 +73,10 @@ DOORS = {
     "sqlite3": "stores/sqlite",
     "psycopg": "stores/postgres",
     "dbos": "durable",
+    "opentelemetry": "integrations/otel.py",
+    "pydantic_ai": "integrations/pydantic_ai.py",
+    "agents": "integrations/openai_agents.py",
+    "langchain": "integrations/langchain.py",
     "structlog": "cli",
     "click": "cli",
     "rich": "cli",

@@ -32,6 +32,7 @@ from agentloop.events import Event, Record
 from agentloop.models import Answer, ModelRequest, Price, Retry, TextPart
 from agentloop.results import CompactionPreview
 from agentloop.stream import CompactionRequest, CompactionResult, ContextStatus, StreamEvent
+from tests.nets.surface import FRAMEWORKS
 from tests.strict_provider import StrictProvider
 from tests.strict_replies import Fault
 
@@ -59,7 +60,7 @@ WAYS: dict[str, Callable[[Any], Any]] = {
 def classes() -> Iterator[type]:
     """All classes of the package."""
     for module in walk_packages(agentloop.__path__, "agentloop."):
-        if not module.name.endswith("__main__"):
+        if not module.name.endswith("__main__") and module.name not in FRAMEWORKS:
             found = vars(import_module(module.name)).values()
             yield from (each for each in found if isinstance(each, type) and each.__module__ == module.name)
 

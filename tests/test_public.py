@@ -15,7 +15,7 @@ from agentloop import Agent, OfflineModel, Runner, SyncRunner
 from agentloop.sessions import Session
 from agentloop.testing import FailingModel, ScriptedModel
 from tests.nets.frozen import frozen
-from tests.nets.surface import FILE, MODULES, given_on_by
+from tests.nets.surface import FILE, FRAMEWORKS, MODULES, given_on_by
 
 pytestmark = pytest.mark.whole
 
@@ -49,7 +49,10 @@ def test_type_checkers_see_the_same_names(module: str) -> None:
     assert sorted(given_on_by(import_module(module))) == sorted(frozen(FILE)[module])
 
 
-@pytest.mark.parametrize("module", [each.name for each in walk_packages(agentloop.__path__, "agentloop.")])
+@pytest.mark.parametrize(
+    "module",
+    [name for _, name, _ in walk_packages(agentloop.__path__, "agentloop.") if name not in FRAMEWORKS],
+)
 def test_all_type_hints_can_be_resolved(module: str) -> None:
     if module.endswith("__main__"):
         return
@@ -88,3 +91,26 @@ def test_importing_loads_nothing_but_what_loads_the_rest_later() -> None:
     script = "import sys, agentloop; print(sorted(name for name in sys.modules if 'agentloop' in name))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "['agentloop', 'agentloop._plumbing', 'agentloop._plumbing.faces']"
+
+
+def test_a_door_without_its_extra_says_which_it_needs() -> None:
+    script = """
+import importlib, sys
+doors = {"pydantic_ai": "", "agents": "openai_agents", "langchain": "", "opentelemetry": "otel"}
+for vendor, name in doors.items():
+    sys.modules[vendor] = None
+    try:
+        importlib.import_module(f"agentloop.integrations.{name or vendor}")
+    except Exception as error:
+        print(f"{type(error).__name__}: {error}")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [
+        f"UsageError: {whose} needs the extra {extra!r}: install agentloop-kit[{extra}]"
+        for whose, extra in [
+            ("pydantic-ai", "pydantic-ai"),
+            ("openai-agents", "openai-agents"),
+            ("langchain", "langchain"),
+            ("OpenTelemetry", "otel"),
+        ]
+    ]

@@ -17,6 +17,7 @@ from agentloop.context import Budget, Context, Entry, count_message, count_reque
 from agentloop.errors import BadAnswerError, ContextTooLongError, SummaryRefusedError
 from agentloop.events import ModelCalled
 from agentloop.messages import Message, ToolCall
+from agentloop.model_call import call_model
 from agentloop.models import Answer, ModelRequest, Retry, TextPart
 from agentloop.prompts import SUMMARY_RECORD, SUMMARY_SYSTEM, summary_message
 from agentloop.providers.offline import OfflineModel
@@ -74,7 +75,14 @@ def summariser(model: Any, *, window: int = 3_000, spec: Summary | None = None, 
         "prefix": None,
         **options,
     }
-    return partial(Summariser, model=model, budget=budget, on_part=unheard, spec=spec or Summary(), **given)
+    return partial(
+        Summariser,
+        model=model,
+        budget=budget,
+        ask=partial(call_model, on_part=unheard),
+        spec=spec or Summary(),
+        **given,
+    )
 
 
 async def written(

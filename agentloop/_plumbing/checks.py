@@ -148,6 +148,15 @@ _OF_THE_CLIENT = frozenset(
 )
 
 
+def texts_or_none(name: str, value: Mapping[str, str] | None) -> Mapping[str, str] | None:
+    """A dict of texts itself, or none at all."""
+    fine = value is None or (
+        isinstance(value, Mapping) and all(isinstance(each, str) for each in (*value, *value.values()))
+    )
+    _hold(name, value, "a dict of texts or None", so=fine)
+    return value
+
+
 def headers_or_none(what: str, headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
     """The headers, no blanks around their values; `what` is what an error calls them, which shows no value.
 

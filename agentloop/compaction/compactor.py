@@ -214,18 +214,19 @@ class Compactor:
         self.server_refused = False
         plan = replace(plan, occasion=self.emitter.hide(plan.occasion))
         outcome = _Outcome(plan=plan, budget=budget, before=session.context, session=session)
-        try:
-            with self._failures_of(outcome):
-                await self.emitter.emit(_started(outcome))
-                yield outcome
-            if outcome.status != "done":
-                outcome.session = await self.note(outcome.session, _failure(outcome), outcome.calls)
-            await self.emitter.callback_list.after_compaction(await in_thread(outcome.result))
-        finally:
-            result = outcome.result()
-            await self.emitter.emit(
-                CompactionEnded(**{name: getattr(result, name) for name in _ENDED_FIELDS})
-            )
+        async with self.emitter.around("compaction", plan.strategy) as around:
+            try:
+                with self._failures_of(outcome):
+                    await self.emitter.emit(_started(outcome))
+                    yield outcome
+                if outcome.status != "done":
+                    outcome.session = await self.note(outcome.session, _failure(outcome), outcome.calls)
+                await self.emitter.callback_list.after_compaction(await in_thread(outcome.result))
+            finally:
+                around.value = result = outcome.result()
+                await self.emitter.emit(
+                    CompactionEnded(**{name: getattr(result, name) for name in _ENDED_FIELDS})
+                )
 
     @contextmanager
     def _failures_of(self, outcome: _Outcome) -> Iterator[None]:
@@ -382,7 +383,7 @@ class Compactor:
             model=model,
             budget=own,
             limit_seconds=self.policy.summary_seconds,
-            on_part=self.emitter.emit_retry,
+            ask=self.emitter.ask,
             note=outcome.calls.append,
             spec=spec,
             beside=partial(record_beside, plan, before, counter=budget.counter),

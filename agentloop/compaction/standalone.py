@@ -32,6 +32,7 @@ from agentloop.context import (
     answers,
     chat_messages,
     count_message,
+    count_tools,
     counter_for,
     for_chat,
     record_in,
@@ -93,12 +94,14 @@ def compact_messages(
     trigger: Trigger | None = None,
     focus: str | None = None,
     callbacks: Iterable[Callbacks] = (),
+    tools: Iterable[Mapping[str, Any]] = (),
 ) -> CompactedMessages:
     """A list of chat-completions messages compacted by a strategy; the list given is left as it is.
 
     `window` is what the model takes, in tokens or as `"128k"`: what comes out fits it with room for an
     answer, whatever the strategy does. `model` writes summaries; without one a digest is computed. With a
-    `trigger` nothing is done unless it fires. A system message at the head, the newest user message and
+    `trigger` nothing is done unless it fires. `tools` are the schemas that are sent with the messages, for
+    which there must be room too. A system message at the head, the newest user message and
     whole exchanges stay. What comes out may grow and be given again: the record in it is then updated, and
     taken for nothing that a user said. It may be called with and without a running event loop.
 
@@ -121,6 +124,7 @@ def compact_messages(
         trigger=trigger,
         focus=focus,
         callbacks=callbacks,
+        tools=tools,
     )
     with ThreadPoolExecutor(max_workers=1) as thread:
         return thread.submit(asyncio.run, work).result()
@@ -135,6 +139,7 @@ async def compact_messages_async(
     trigger: Trigger | None = None,
     focus: str | None = None,
     callbacks: Iterable[Callbacks] = (),
+    tools: Iterable[Mapping[str, Any]] = (),
 ) -> CompactedMessages:
     """The same as `compact_messages`, awaited."""
     if model is not None:
@@ -142,7 +147,7 @@ async def compact_messages_async(
     counter = counter_for(model.name if model else "")
     budget = Budget(
         window=named_tokens("window", window),
-        fixed=REQUEST_OVERHEAD,
+        fixed=REQUEST_OVERHEAD + count_tools(list(tools), counter),
         model=model.name if model else "",
         max_output_tokens=model.max_output_tokens if model else None,
         counter=counter,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import ceil
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from agentloop._plumbing.aio import in_thread
 from agentloop._plumbing.truncate import ends
@@ -49,8 +49,7 @@ from agentloop.context import (
 from agentloop.errors import BadAnswerError, ContextTooLongError, ModelRefusedError, SummaryRefusedError
 from agentloop.events import ModelCalled
 from agentloop.messages import Message
-from agentloop.model_call import OnPart, call_model
-from agentloop.models import ChatModel, ModelRequest
+from agentloop.models import Answer, ChatModel, ModelRequest
 from agentloop.prompts import (
     SUMMARY_BESIDE,
     SUMMARY_FOCUS,
@@ -66,6 +65,15 @@ from agentloop.strategies import Summary, left_unread, trimmed
 
 TakeNote: TypeAlias = Callable[[ModelCalled], None]
 """Takes note of each request that was answered."""
+
+
+class AsksModel(Protocol):
+    """Asks a model, as `call_model` does, whoever is told of it."""
+
+    async def __call__(
+        self, model: ChatModel, request: ModelRequest, /, *, counted: int
+    ) -> tuple[Answer, ModelCalled]: ...
+
 
 RequestFor: TypeAlias = Callable[[str], ModelRequest]
 """The request that asks a question."""
@@ -125,7 +133,7 @@ class Summariser:
     model: ChatModel
     budget: Budget
     limit_seconds: float
-    on_part: OnPart
+    ask: AsksModel
     note: TakeNote
     covered: Sequence[Entry]
     reads: Sequence[Entry]
@@ -327,7 +335,7 @@ class Summariser:
         self._sent = counted + self.budget.reserve
         if ceil(self.budget.ratio(self.context) * counted) + self.budget.reserve > self.budget.window:
             raise SummaryRefusedError("the summariser's own request is too long for its window")
-        answer, called = await call_model(self.model, request, counted=counted, on_part=self.on_part)
+        answer, called = await self.ask(self.model, request, counted=counted)
         self.note(called)
         if answer.message.tool_calls:
             return "", "tool_calls"

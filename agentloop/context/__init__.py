@@ -17,6 +17,6 @@ from agentloop.context.rendering import labelled, prose_of, record_in, render, s
 from agentloop.context.request import AskModel, Finish, RunTools, Step, arranged, next_step, partial_answer
 from agentloop.context.request import RequestPrefix, calls_of, cut_short_by, wire_messages
 from agentloop.context.tokens import REQUEST_OVERHEAD, RESPONSE_ITEMS, TokenCounter, count_message
-from agentloop.context.tokens import count_request, counter_for, estimate_tokens, fits, fitted
-from agentloop.context.tokens import for_chat_completions
+from agentloop.context.tokens import count_request, count_tools, counter_for, estimate_tokens, fits
+from agentloop.context.tokens import fitted, for_chat_completions
 from agentloop.context.wire import ROLES, to_wire

@@ -27,7 +27,7 @@ from agentloop.durable.run_log import (
     records_of_run,
     says_prompt,
 )
-from agentloop.emitter import Hides, Sink
+from agentloop.emitter import Emitter, Hides, Sink
 from agentloop.errors import ConflictError, TakenOverError
 from agentloop.events import Compacted, MessageRecord, ModelCalled, Record
 from agentloop.messages import ToolCall, Usage
@@ -184,19 +184,26 @@ class HeldRun:
         # Asked of the log, since others may have written just before it.
         await self.has_begun()
 
+    def emitter(self) -> Emitter:
+        """What shows this worker's part in the run, before and behind what the run itself shows."""
+        return self.place.config.emitter(self.order.session_id, self.place.sink, run_id=self.run_id)
+
     def say_end(self, status: RunStatus, error: str | None) -> None:
         """Tell the worker's own listener the end of a run that never came to its beginning here."""
-        ended = RunEnded(
+        self.place.sink(self.ended(status, Usage(), None, error))
+
+    def ended(self, status: RunStatus, usage: Usage, cost: float | None, error: str | None) -> RunEnded:
+        """The event of the run's end, as far as this worker knows of it."""
+        return RunEnded(
             session_id=self.order.session_id,
             run_id=self.run_id,
             time=time.time(),
             status=status,
             output="",
-            usage=Usage(),
-            cost=None,
+            usage=usage,
+            cost=cost,
             error=error,
         )
-        self.place.sink(ended)
 
     async def has_begun(self) -> bool:
         """Whether the log has this run's beginning."""

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from dbos import StepInfo, WorkflowStatus
@@ -28,13 +28,14 @@ RunState: TypeAlias = Literal["queued", "running", "cancelled"] | RunStatus
 class Order:
     """One run to be done: what is said in which session.
 
-    `owner` and `ttl_seconds` are those of a session that begins with it.
+    `owner` and `ttl_seconds` are those of a session that begins with it. `carrier` is for callbacks `around`.
     """
 
     session_id: str
     prompt: Message
     owner: str | None = None
     ttl_seconds: float | None = None
+    carrier: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The order as plain data."""
@@ -43,16 +44,18 @@ class Order:
             "prompt": self.prompt.to_openai(),
             "owner": self.owner,
             "ttl": self.ttl_seconds,
+            **({"carrier": dict(self.carrier)} if self.carrier else {}),
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Order":
-        """The order that this data stands for; one of an earlier version names no time to live."""
+        """The order that this data stands for; one of an earlier version has less."""
         return cls(
             session_id=data["session"],
             prompt=Message.from_openai(data["prompt"]),
             owner=data["owner"],
             ttl_seconds=data.get("ttl"),
+            carrier=data.get("carrier", {}),
         )
 
 

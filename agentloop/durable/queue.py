@@ -5,14 +5,14 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self, TypeVar
 
 from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer, EnqueueOptions, WorkflowStatus
 
 from agentloop._plumbing.aio import in_thread
-from agentloop._plumbing.checks import MOST_COUNT, whole_or_none
+from agentloop._plumbing.checks import MOST_COUNT, texts_or_none, whole_or_none
 from agentloop.durable.engine import (
     DbosTables,
     as_store_errors,
@@ -146,15 +146,17 @@ class RunQueue:
         session_id: str | None = None,
         queue: str = QUEUE,
         ttl_seconds: float | None = None,
+        carrier: Mapping[str, str] | None = None,
     ) -> str:
         """Put a run in the queue; its id. A session that is not named is a new one.
 
         Runs of one session in one queue are done one after the other, in the order submitted. A session that
-        begins with this run may be swept `ttl_seconds` after its newest record, None for never.
+        begins with this run may be swept `ttl_seconds` after its newest record, None for never. `carrier` are
+        texts that go with the run to the callbacks `around` it, such as those of a trace that it belongs to.
 
         Raises:
             UsageError: the prompt is empty, a name is not allowed, the session is somebody else's, or begins
-                with somebody else's run, or `ttl_seconds` is no number above 0.
+                with somebody else's run, `ttl_seconds` is no number above 0, or the carrier no dict of texts.
             StoreError: the database could not be reached.
         """
         message = self._redaction.hide(as_user_message(prompt))
@@ -162,7 +164,13 @@ class RunQueue:
         if session_id is not None:
             await self._check_owner(session)
         ttl_seconds = checked_ttl(ttl_seconds)
-        order = Order(session_id=session, prompt=message, owner=self._owner, ttl_seconds=ttl_seconds)
+        order = Order(
+            session_id=session,
+            prompt=message,
+            owner=self._owner,
+            ttl_seconds=ttl_seconds,
+            carrier=texts_or_none("carrier", carrier) or {},
+        )
         run_id = uuid.uuid4().hex
         options: EnqueueOptions = {
             "workflow_name": WORKFLOW,

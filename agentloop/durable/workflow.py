@@ -28,6 +28,7 @@ from agentloop.durable.orders import RETRY_SECONDS, Order, RunCancelledError, ma
 from agentloop.durable.run_log import has_ended, partial_in, says_prompt
 from agentloop.errors import AgentLoopError, StoreError
 from agentloop.events import MessageRecord
+from agentloop.messages import Usage
 from agentloop.results import as_run_failure, status_of
 from agentloop.run import (
     NextStep,
@@ -116,7 +117,13 @@ class Workflow:
         held = HeldRun(place=self.place, order=wanted, run_id=run_id, submitted=data["submitted"])
         execution = Execution(held=held)
         try:
-            return await loop(WorkflowSteps(workflow=self, execution=execution))
+            model, carrier = self.place.config.agent.model.name, wanted.carrier
+            async with held.emitter().around("run", model, carrier=carrier) as outcome:
+                result = await loop(WorkflowSteps(workflow=self, execution=execution))
+                used = result.get("usage", {"input": 0, "output": 0})
+                usage = Usage(input_tokens=used["input"], output_tokens=used["output"])
+                outcome.value = held.ended(result["status"], usage, result.get("cost"), result.get("error"))
+            return result
         except RunCancelledError:
             await execution.note_end("interrupted", "cancelled")
             raise
@@ -362,7 +369,8 @@ class Execution:
         await run.put_away()
         self.held.place.config.learn(run)
         output, limit = await self._output(run, status), how.get("limit")
-        await run.show_end(status, output=output, error=error, reason=reason, limit=limit)
+        ended = run.ended(status, output=output, error=error, reason=reason, limit=limit)
+        await run.emitter.emit(ended)
         usage = {"input": run.spending.usage.input_tokens, "output": run.spending.usage.output_tokens}
         return {"status": status, "error": error, "usage": usage, "cost": run.spending.cost}
 
@@ -379,7 +387,7 @@ class Execution:
                 with contextlib.suppress(MovedOnError):
                     await self._store_end(status, None)
                     break
-        await run.show_end(status, error=error)
+        await run.emitter.emit(run.ended(status, error=error))
 
     def _next(self) -> StepResult:
         assert self.held.run

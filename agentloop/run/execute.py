@@ -45,7 +45,7 @@ from agentloop.run.model_step import ask_model
 from agentloop.run.state import Run, Stored
 from agentloop.run.tool_step import run_tools, settle
 from agentloop.sessions import Session, Sessions, title_of
-from agentloop.stream import LimitName, RunStarted, RunStatus
+from agentloop.stream import LimitName, RunEnded, RunStarted, RunStatus
 
 
 async def execute_run(
@@ -82,13 +82,15 @@ async def execute_run(
             run = await config.new_run(session_id, sink, hold=hold, deps=deps, limits=limits, parent=parent)
             run.has_lapsed = hold.has_lapsed
             try:
-                try:
-                    with hold.working(run.check_alone):
-                        steps = RunSteps(run=run, session=session, message=message, earlier=earlier)
-                        ended = await loop(steps)
-                finally:
-                    await to_its_end(run.put_away())
-                await to_its_end(run.end(ended.status, ended.reason))
+                async with run.emitter.around("run", config.agent.model.name) as outcome:
+                    try:
+                        with hold.working(run.check_alone):
+                            steps = RunSteps(run=run, session=session, message=message, earlier=earlier)
+                            ended = await loop(steps)
+                    finally:
+                        await to_its_end(run.put_away())
+                    await to_its_end(run.end(ended.status, ended.reason))
+                    outcome.value = _end_of(run, ended)
             except BaseException as error:  # a cancellation, too, is an end that the log tells; raised again
                 failure = as_run_failure(error) if is_leaked(error) else error
                 await to_its_end(_fail(run, failure))
@@ -102,16 +104,15 @@ async def execute_run(
                 config.learn(run)
     except asyncio.CancelledError:
         if finished is not None:  # it ended in order, and whoever hears of it hears so
-            await to_its_end(_tell_end(*finished))
+            await to_its_end(run.emitter.emit(_end_of(*finished)))
         raise
-    await _tell_end(run, ended)
+    await run.emitter.emit(_end_of(run, ended))
     return _result(run, ended)
 
 
-async def _tell_end(run: Run, ended: "Ended") -> None:
-    """Show that the run has ended."""
+def _end_of(run: Run, ended: "Ended") -> RunEnded:
     error, reason = ended.reason if ended.limit else None, ended.reason
-    await run.show_end(ended.status, output=ended.output, error=error, reason=reason, limit=ended.limit)
+    return run.ended(ended.status, output=ended.output, error=error, reason=reason, limit=ended.limit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,7 +314,7 @@ async def _fail(run: Run, error: BaseException) -> None:
     with contextlib.suppress(AgentLoopError):
         await run.end(status)
     is_cancelled = isinstance(error, asyncio.CancelledError | KeyboardInterrupt)
-    await run.show_end(status, error="cancelled" if is_cancelled else words_of(error))
+    await run.emitter.emit(run.ended(status, error="cancelled" if is_cancelled else words_of(error)))
 
 
 def given_by(run: Run, step: Finish) -> tuple[Any, str]:

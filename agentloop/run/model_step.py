@@ -11,7 +11,7 @@ from agentloop.context import overflow_error, says_nothing
 from agentloop.errors import BadAnswerError, ContextTooLongError, OutputError, SpoiltAnswerError
 from agentloop.events import ModelCalled
 from agentloop.messages import Message, ToolCall
-from agentloop.model_call import OnPart, call_model
+from agentloop.model_call import OnPart
 from agentloop.models import CUT_SHORT, Answer, ModelRequest, Retry, TextPart
 from agentloop.prompts import (
     ANSWER_CUT_OFF,
@@ -157,13 +157,12 @@ async def _called(
     """One call of the model with the callbacks around it; no record where one of them answered instead."""
     callbacks, called = run.emitter.callback_list, None
     if not run.emitter.callbacks:
-        return await call_model(run.agent.model, request, counted=counted, on_part=on_part)
+        return await run.emitter.ask(run.agent.model, request, counted=counted, on_part=on_part)
     asked = await callbacks.before_model(request)
     if isinstance(asked, Answer):
-        answer = asked
+        answer = replace(asked, message=run.emitter.hide(asked.message))
     else:
-        answer, called = await call_model(run.agent.model, asked, counted=counted, on_part=on_part)
-    answer = replace(answer, message=run.emitter.hide(answer.message))
+        answer, called = await run.emitter.ask(run.agent.model, asked, counted=counted, on_part=on_part)
     return await callbacks.after_model(answer), called
 
 

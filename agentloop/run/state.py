@@ -227,7 +227,7 @@ class Run:
             if self.hold is not None:
                 await self.hold.free()
 
-    async def show_end(
+    def ended(
         self,
         status: RunStatus,
         *,
@@ -235,10 +235,10 @@ class Run:
         error: str | None = None,
         reason: str | None = None,
         limit: LimitName | None = None,
-    ) -> None:
-        """Show how the run ended; nothing is shown after it."""
+    ) -> RunEnded:
+        """The event of how the run ended; nothing is shown after it."""
         spent = self.spending
-        ended = RunEnded(
+        return RunEnded(
             status=status,
             output=output,
             usage=spent.usage,
@@ -247,7 +247,6 @@ class Run:
             reason=reason,
             limit=limit,
         )
-        await self.emitter.emit(ended)
 
     async def put_away(self) -> None:
         """Let tool sets put away what they hold for this run, and show what they tell of it."""
@@ -270,12 +269,16 @@ class Run:
     async def call_tool(self, call: ToolCall, context: RunContext[Any]) -> ToolAnswer:
         """What comes of a call that the model or a tool makes, with the callbacks before and after it."""
         callbacks = self.emitter.callback_list
-        allowed = await callbacks.before_tool(call)
-        if isinstance(allowed, Deny):
-            return ToolAnswer(allowed.reason, "error")
-        answer = await self.registry.answer(allowed, context, self.thread)
-        if self.emitter.callbacks:
-            answer = replace(answer, text=await callbacks.after_tool(allowed, self.emitter.hide(answer.text)))
+        async with self.emitter.around("tool", call.name, call) as outcome:
+            allowed = await callbacks.before_tool(call)
+            if isinstance(allowed, Deny):
+                outcome.value = answer = ToolAnswer(allowed.reason, "error")
+                return answer
+            answer = await self.registry.answer(allowed, context, self.thread)
+            if self.emitter.callbacks:
+                text = await callbacks.after_tool(allowed, self.emitter.hide(answer.text))
+                answer = replace(answer, text=text)
+            outcome.value = answer
         return answer
 
     @contextlib.contextmanager

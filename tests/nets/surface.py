@@ -15,6 +15,7 @@ MODULES = (
     "agentloop.durable",
     "agentloop.errors",
     "agentloop.events",
+    "agentloop.integrations.otel",
     "agentloop.models",
     "agentloop.stores",
     "agentloop.stores.base",
@@ -25,6 +26,9 @@ MODULES = (
     "agentloop.triggers",
     "agentloop.workspace",
 )
+FRAMEWORKS = {f"agentloop.integrations.{name}" for name in ("pydantic_ai", "openai_agents", "langchain")}
+"""The doors to frameworks that are not installed where most tests run."""
+
 FILE = "surface.json"
 _TOP = import_module(MODULES[0])
 

@@ -1,0 +1,1 @@
+"""Doors to other libraries, each with an extra of its own."""
