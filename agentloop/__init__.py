@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from agentloop.errors import StoreError as StoreError, TakenOverError as TakenOverError
     from agentloop.errors import ToolDefinitionError as ToolDefinitionError, UsageError as UsageError
     from agentloop.events import EventFilter as EventFilter
+    from agentloop.media import File as File, Image as Image
     from agentloop.messages import Message as Message, SeenMessage as SeenMessage
     from agentloop.messages import ToolCall as ToolCall, Usage as Usage
     from agentloop.retry import RetryPolicy as RetryPolicy
@@ -61,6 +62,7 @@ else:
             "DamagedError ModelError ModelRefusedError ModelUnavailableError OutputError RetryTool "
             "SessionBusyError SessionNotFoundError StoreError TakenOverError ToolDefinitionError UsageError",
             "events": "EventFilter",
+            "media": "File Image",
             "messages": "Message SeenMessage ToolCall Usage",
             "retry": "RetryPolicy",
             "models": "Answer ChatModel ModelRequest Price Retry TextPart",

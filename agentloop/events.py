@@ -275,6 +275,15 @@ class Noted(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MediaRecord(Event):
+    """An image or a file that a session keeps beside its log, in a log of its own; `url` is a `data:` URL."""
+
+    kind: ClassVar[str] = "media_kept"
+
+    url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown(Event):
     """A record of a kind that a newer version wrote: kept as it is and passed over. `body` is its JSON."""
 
@@ -293,6 +302,7 @@ AnyEvent: TypeAlias = (
     | RunEndRecord
     | Described
     | Noted
+    | MediaRecord
     | Unknown
 )
 

@@ -20,6 +20,8 @@ from typing import Any, Self, TypeAlias, TypedDict, TypeGuard
 from agentloop._plumbing.strict_json import cleaned, strict_value
 from agentloop.bounds import MOST_NESTED
 from agentloop.errors import UsageError
+from agentloop.media import label_of
+from agentloop.prompts import MEDIA_SHOWN
 
 Json: TypeAlias = Mapping[str, Any]
 Content: TypeAlias = str | tuple[Json, ...] | None
@@ -165,9 +167,24 @@ class Message:
         return replace(self, tool_call_id=call_id, **kept)
 
     @property
+    def parts(self) -> tuple[Json, ...]:
+        """The parts of the content; none where it is text alone."""
+        return self.content if isinstance(self.content, tuple) else ()
+
+    @property
+    def has_media(self) -> bool:
+        """Whether it holds an image or a file."""
+        return any(label_of(part) is not None for part in self.parts)
+
+    @property
     def text(self) -> str:
-        """The text of the content, texts and refusals joined by newlines; other parts say nothing here."""
-        return text_of(self.content)
+        """The text of the content, texts and refusals joined by newlines.
+
+        An image or a file is named, as in `[image shot.png 1280×720]`; other parts say nothing here.
+        """
+        return text_of(
+            [labelled_part(part) or part for part in self.parts] if self.has_media else self.content
+        )
 
     def _typed_fields(self) -> dict[str, Any]:
         content = copy.deepcopy(list(self.content)) if isinstance(self.content, tuple) else self.content
@@ -192,6 +209,12 @@ def text_of(content: object) -> str:
         return content if isinstance(content, str) else ""
     texts = (part.get("text") or part.get("refusal") for part in content if isinstance(part, Mapping))
     return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def labelled_part(part: Json, words: str = MEDIA_SHOWN, **more: object) -> Json | None:
+    """The text part that names an image or a file in these words; None for any other part."""
+    what = label_of(part)
+    return None if what is None else {"type": "text", "text": words.format(what=what, **more)}
 
 
 def _content(data: Json) -> Content:

@@ -31,6 +31,7 @@ __all__ = [
     "Priced",
     "Purpose",
     "Retry",
+    "TellsMedia",
     "TellsSetup",
     "TextPart",
     "check_model",
@@ -136,6 +137,14 @@ class AsksWindow(Protocol):
         or once more where that may know by then. Never raises, and never waits for long.
         """
         ...
+
+
+@runtime_checkable
+class TellsMedia(Protocol):
+    """A model that knows whether it takes images and files; of any other it is supposed."""
+
+    @property
+    def takes_media(self) -> bool: ...
 
 
 @runtime_checkable

@@ -241,6 +241,19 @@ RESULT_IN_TEXT = "[result of a call]\n{result}"
 FOREIGN_PART = "[{kind} part, not taken here: {part}]"
 """How parts of messages are shown as text, where they cannot stand as what they are."""
 
+MEDIA_SHOWN = "[{what}]"
+RECALL_MEDIA = "; recall by position]"
+MEDIA_CLEARED = f"[{{what}} shown at position {{seq}}{RECALL_MEDIA}"
+MEDIA_GONE = "[{what}, which is not kept any more]"
+MEDIA_NOT_TAKEN = "[{what}, which this model does not take]"
+MEDIA_NO_ROOM = "[{what}, for which there is no room]"
+MEDIA_BELOW = "[{what}: shown below, behind the results]"
+MEDIA_OF_RESULTS = "[What the results above hold beside their text:]"
+MEDIA_OF_RESULT = "[Of the result of call {call}:]"
+"""How images and files are named, and what stands with those of results where results are text alone."""
+MEDIA_BELOW_TOKENS = 60
+"""What the latter add to one image, rounded up over the vocabularies in use."""
+
 INSTRUCTIONS_IN_FRONT = """[Instructions of the system, which hold for the whole conversation:]
 {instructions}
 [End of the system's instructions. The user says:]

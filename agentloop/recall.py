@@ -4,6 +4,7 @@ A search is the store's, so an archive of any length is asked once and not read;
 has its logs read. What a user took back (`rewind`) is found by nobody.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -11,15 +12,16 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from agentloop._plumbing.aio import in_thread
 from agentloop._plumbing.checks import shown, whole
-from agentloop.context import estimate_tokens, rewound
+from agentloop._plumbing.patterns import pattern
+from agentloop.context import Context, estimate_tokens, rewound
 from agentloop.errors import RetryTool, UsageError
 from agentloop.events import MessageRecord, Ranges, holds
-from agentloop.messages import Json, Message
+from agentloop.messages import Json, Message, labelled_part
 from agentloop.prompts import FOUND_IN_SESSIONS, FOUND_SOME_WORDS, NOTHING_FOUND, RECALLED
 from agentloop.sessions import Session
 from agentloop.stores import Query, SessionStore, excerpt, found_among, searchable
 from agentloop.stores.base import FindsWords, Found, trunk_of
-from agentloop.tools import RunContext, Tool
+from agentloop.tools import RunContext, Tool, ToolAnswer
 
 RECALL, SEARCH_SESSIONS = "recall", "search_sessions"
 RECALL_TOOLS = (RECALL, SEARCH_SESSIONS)
@@ -40,6 +42,16 @@ _QUERY: Json = {
     "properties": {"query": {"type": "string", "description": 'Words that all occur in it, or a "phrase".'}},
     "required": ["query"],
 }
+_OWN_QUERY: Json = {
+    **_QUERY,
+    "properties": {
+        "query": {
+            "type": "string",
+            "description": 'Words that all occur in it, a "phrase", or a position, for what was shown there.',
+        }
+    },
+}
+_POSITION = pattern(r"\s*(?:at )?(?:position )?#?(\d{1,9})\s*", re.IGNORECASE)
 _DESCRIPTIONS = {
     RECALL: "Find earlier words, names, numbers or results of this conversation that are no longer shown.",
     SEARCH_SESSIONS: "Find what was said in the user's other conversations.",
@@ -81,10 +93,11 @@ def recall_tools(
         raise UsageError(f"recall_tools takes a Runner or a store, not {shown(runner_or_store)}")
     recall = _Recall(store=store, max_tokens=max_tokens)
     own, others = (
-        Tool(
-            name=name, description=_DESCRIPTIONS[name], parameters=_QUERY, function=function, idempotent=True
+        Tool(name=name, description=_DESCRIPTIONS[name], parameters=query, function=function, idempotent=True)
+        for name, query, function in (
+            (RECALL, _OWN_QUERY, recall.recall),
+            (SEARCH_SESSIONS, _QUERY, recall.search_sessions),
         )
-        for name, function in ((RECALL, recall.recall), (SEARCH_SESSIONS, recall.search_sessions))
     )
     return own, others
 
@@ -98,8 +111,10 @@ class _Recall:
     store: SessionStore
     max_tokens: int
 
-    async def recall(self, context: RunContext[Any], query: str) -> str:
+    async def recall(self, context: RunContext[Any], query: str) -> str | ToolAnswer:
         own = (await Session.open(context.session_id, self.store)).context
+        if (at := _POSITION.fullmatch(query)) and (media := await self._media_at(int(at[1]), own, context)):
+            return media
         in_sight = {entry.seq for entry in own.visible if entry.kind == "said" and not entry.cleared}
         gone = rewound(own.compactions)
         most = FIRST_LOOK + len(own.visible) + own.compaction_count
@@ -116,6 +131,17 @@ class _Recall:
         found, heading = await _find(query, look)
         places = [f"[position {each.record.seq}, {_who(each)}]" for each in found]
         return await self._answer(heading or RECALLED, query, found, places, context)
+
+    async def _media_at(self, seq: int, own: Context, context: RunContext[Any]) -> ToolAnswer | None:
+        """The images and files that were shown at that position; None where there were none."""
+        for record in await self.store.read(context.session_id, after=seq - 1, most=1):
+            event = record.event
+            if isinstance(event, MessageRecord) and event.message.has_media and event.branch is None:
+                if holds(rewound(own.compactions), seq):
+                    return None
+                media = tuple(part for part in event.message.parts if labelled_part(part))
+                return ToolAnswer(f"{RECALLED}\n[position {seq}] {event.message.text}", "ok", media)
+        return None
 
     async def search_sessions(self, context: RunContext[Any], query: str) -> str:
         here = trunk_of(context.session_id) or context.session_id

@@ -23,6 +23,7 @@ from agentloop.results import CompactionPreview, Output_co, RunResult
 from agentloop.run import (
     Agent,
     Limits,
+    Prompt,
     RunConfig,
     as_user_message,
     execute_run,
@@ -139,7 +140,7 @@ class Runner(Generic[Output_co]):
 
     async def run(
         self,
-        prompt: str | Message,
+        prompt: Prompt,
         *,
         session_id: str | None = None,
         history: Conversation = (),
@@ -184,7 +185,7 @@ class Runner(Generic[Output_co]):
 
     async def stream(
         self,
-        prompt: str | Message | None,
+        prompt: Prompt | None,
         *,
         session_id: str | None = None,
         history: Conversation = (),

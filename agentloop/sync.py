@@ -11,7 +11,7 @@ from agentloop.events import EventFilter, Record
 from agentloop.messages import Message
 from agentloop.redaction import Redact
 from agentloop.results import CompactionPreview, Output_co, RunResult
-from agentloop.run import Agent, Limits
+from agentloop.run import Agent, Limits, Prompt
 from agentloop.runner import Runner
 from agentloop.sessions import Conversation, ExportFormat, Leases, StoredSessions, WhenBusy
 from agentloop.stores.base import Found, SessionInfo, SessionStore
@@ -65,7 +65,7 @@ class SyncRunner(Generic[Output_co]):
 
     def run(
         self,
-        prompt: str | Message,
+        prompt: Prompt,
         *,
         session_id: str | None = None,
         history: Conversation = (),
@@ -84,7 +84,7 @@ class SyncRunner(Generic[Output_co]):
 
     def stream(
         self,
-        prompt: str | Message | None,
+        prompt: Prompt | None,
         *,
         session_id: str | None = None,
         history: Conversation = (),

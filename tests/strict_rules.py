@@ -5,6 +5,7 @@ V1 to V7 and V12, the parts of a message's content, hold for every provider; V8,
 """
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tests.strict_bodies import Body, is_object, misencoded, size_of
@@ -112,6 +113,23 @@ def _parts(at: int, parts: Sequence[object], known: Mapping[str, type]) -> Itera
             yield f"V12 message {at} has a part of a kind that its role has not: {kind!r}"
         elif not isinstance(part, dict) or not isinstance(part.get(kind), known[kind]):
             yield f"V12 message {at} has a part {kind!r} of another shape"
+        elif kind == "image_url" and (fault := _fault_of_image(part[kind].get("url"))):
+            yield f"V13 message {at} has {fault}"
+
+
+def _fault_of_image(url: object) -> str | None:
+    """What OpenAI refuses of an image: no base64, a type that it does not know, too many bytes."""
+    if not isinstance(url, str) or not url.startswith(("data:", "blob:")):
+        return None
+    found = _IMAGE.fullmatch(url)
+    if found is None:
+        return f"no image of a known type in base64: {url[:40]!r}"
+    return "an image of over 20 MB" if len(found[2]) > 27_000_000 else None
+
+
+_IMAGE = re.compile(r"data:image/(png|jpeg|gif|webp);base64,([A-Za-z0-9+/]*={0,2})")
+IMAGE_BYTES = BYTES_PER_TOKEN * 1_445
+"""An image counts as so many bytes at most."""
 
 
 def _pairing(messages: Sequence[Body]) -> Iterator[str]:
@@ -220,7 +238,8 @@ def _bytes_of(message: Body) -> int:
     names = [str(call.get("id", "")) + str(_function(call).get("name", "")) for call in _calls(message)]
     parts = message.get("content")
     others = [part for part in parts if not _is_text(part)] if isinstance(parts, list) else []
-    return len("".join([text_of(message), *names]).encode("utf-8", "surrogatepass")) + size_of(others)
+    sizes = sum(min(size_of(part), IMAGE_BYTES) for part in others)
+    return len("".join([text_of(message), *names]).encode("utf-8", "surrogatepass")) + sizes
 
 
 def _is_text(part: object) -> bool:

@@ -19,6 +19,7 @@ from agentloop.events import (
     Compacted,
     Described,
     Event,
+    MediaRecord,
     MessageRecord,
     ModelCalled,
     NotCompacted,
@@ -260,6 +261,7 @@ EVERY_NUMBER: tuple[Event, ...] = (
     RunEndRecord(run_id="r", status="answered"),
     Described(ttl_seconds=5.0),
     Noted(source="s"),
+    MediaRecord(url="data:image/png;base64,"),
 )
 
 

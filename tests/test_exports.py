@@ -260,7 +260,7 @@ def test_markdown_cannot_be_broken_by_what_was_said() -> None:
         )
     )
     assert "`````\n```\n# Fake\n````\n`````" in shown
-    assert "see\\ud800\n[image_url]" in shown
+    assert "see\\ud800\n[image]" in shown
     assert shown.encode().decode() == shown
 
 

@@ -129,7 +129,7 @@ def test_l20_fields_beside_the_parts_may_hold_anything(field: str, odd: object) 
         assert [call["function"]["name"] for call in calls] == ["look"] * (1 + (item in around))
 
 
-def test_an_image_in_a_result_goes_to_responses_and_is_named_to_chat_completions() -> None:
+def test_an_image_in_a_result_goes_to_responses_and_follows_the_results_in_chat_completions() -> None:
     said = chat_messages(
         [
             {"role": "assistant", "content": [LOOK]},
@@ -140,8 +140,10 @@ def test_an_image_in_a_result_goes_to_responses_and_is_named_to_chat_completions
     (output,) = [item for item in inputs_of(wire, with_reasoning=True) if "output" in item]
     url = "data:image/png;base64,iVBORw0KGgo="
     assert output["output"] == [{"type": "input_image", "image_url": url, "detail": "auto"}]
-    (result,) = [message for message in for_chat_completions(wire) if message["role"] == "tool"]
-    assert result["content"][0]["text"].startswith("[image_url part, not taken here: ")
+    *_, result, between, below = for_chat_completions(wire)
+    assert result["content"] == [{"type": "text", "text": "[image: shown below, behind the results]"}]
+    assert (between["role"], below["role"]) == ("assistant", "user")
+    assert below["content"][-1] == {"type": "image_url", "image_url": {"url": url}}
 
 
 def test_a_developer_speaks_as_the_system() -> None:

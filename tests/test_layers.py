@@ -20,6 +20,7 @@ ORDER = [
     "prompts",
     "bounds",
     "_plumbing",
+    "media",
     "messages",
     "events",
     "stream",

@@ -191,4 +191,4 @@ def test_l1_l2_only_results_with_a_newer_one_change(messages: list[Message]) -> 
         assert newer[item.seq].seq > item.seq
         assert newer[item.seq].seq not in {other.seq for other in items}
     messages = list(shown(context, *items).messages)
-    assert_valid([ModelRequest(messages=tuple(map(for_chat, wire_messages(messages))))])
+    assert_valid([ModelRequest(messages=tuple(for_chat(wire_messages(messages))))])

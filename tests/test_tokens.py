@@ -22,7 +22,6 @@ import agentloop.context.tokens
 from agentloop.context import estimate_tokens
 from agentloop.context.tokens import (
     IMAGE_TOKENS,
-    LOW_DETAIL_IMAGE_TOKENS,
     MESSAGE_OVERHEAD,
     MOST_CHARS_PER_TOKEN,
     REQUEST_OVERHEAD,
@@ -31,6 +30,7 @@ from agentloop.context.tokens import (
     count_tools,
     counter_for,
 )
+from agentloop.media import image_tokens
 from agentloop.messages import Message, ToolCall
 from agentloop.models import ModelRequest
 
@@ -249,11 +249,15 @@ def image(url: str, **fields: str) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": url, **fields}}
 
 
-def test_images_count_by_the_flat_rule_whatever_their_bytes() -> None:
+def test_an_image_whose_size_nobody_knows_counts_as_the_largest() -> None:
     data = f"data:image/png;base64,{BASE64}"
-    assert tokens_of(content=[image(data)]) == MESSAGE_OVERHEAD + IMAGE_TOKENS
-    assert tokens_of(content=[image("https://example.org/a.png")]) == MESSAGE_OVERHEAD + IMAGE_TOKENS
-    assert tokens_of(content=[image(data, detail="low")]) == MESSAGE_OVERHEAD + LOW_DETAIL_IMAGE_TOKENS
+    largest = MESSAGE_OVERHEAD + image_tokens("gpt-5-mini", None)
+    assert tokens_of(content=[image(data)]) == largest
+    assert tokens_of(content=[image("https://example.org/a.png")]) == largest
+    low = Message(role="user", content=(image(data, detail="low"),))
+    assert count_message(low, counter_for("gpt-4o")) == MESSAGE_OVERHEAD + image_tokens(
+        "gpt-4o", None, low=True
+    )
 
 
 def test_other_blobs_are_capped_and_other_texts_are_not() -> None:

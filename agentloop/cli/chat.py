@@ -18,12 +18,15 @@ from agentloop._plumbing.private_files import make_private_file, make_private_fo
 from agentloop.cli.build import AgentSetup, make_runner, window_notice
 from agentloop.cli.compact import compaction_text, preview_text, rewind_text, undone
 from agentloop.cli.faults import is_refusal_of_message, one_line, show_where, with_option
+from agentloop.cli.input import dropped_files
 from agentloop.cli.process import before_leaving, leave_on_second, on_interrupt
 from agentloop.cli.progress import RunFigures, failure_line, final_line, progress_on, status_line
 from agentloop.cli.resume import Past, SessionChoice, read_past, resume_hint, session_id_for
 from agentloop.cli.settings import MEMORY, Settings
 from agentloop.cli.terminal import StandardOutput, error_console, say, show, warn
+from agentloop.media import File
 from agentloop.redaction import Redact, redacted
+from agentloop.run import Prompt
 from agentloop.runner import Runner
 from agentloop.stream import MessageAdded, Retrying, StreamEvent, TextDelta
 from agentloop.workspace import end_all
@@ -42,20 +45,34 @@ class Command:
     rest: str = ""
 
 
-async def chat(settings: Settings, built: AgentSetup, choice: SessionChoice, first: str | None) -> int:
-    """Talk until the user ends it; the exit status. `first` is the first message, if there is one."""
+async def chat(
+    settings: Settings,
+    built: AgentSetup,
+    choice: SessionChoice,
+    first: str | None,
+    attached: Sequence[File] = (),
+) -> int:
+    """Talk until the user ends it; the exit status. `first` is the first message, if there is one.
+
+    `attached` goes with that, or with the first that is typed.
+    """
     console = error_console()
     warn(console, *built.notices)
     with before_leaving(end_all):
-        return await _talk(settings, built, choice, first, console)
+        return await _talk(settings, built, choice, first, attached, console)
 
 
 async def _talk(
-    settings: Settings, built: AgentSetup, choice: SessionChoice, first: str | None, console: Console
+    settings: Settings,
+    built: AgentSetup,
+    choice: SessionChoice,
+    first: str | None,
+    attached: Sequence[File],
+    console: Console,
 ) -> int:
     async with make_runner(built, settings, console) as runner:
         session_id = await session_id_for(choice, runner.store, settings.workdir, owner=settings.owner)
-        talk = Chat(runner, session_id, console, settings)
+        talk = Chat(runner, session_id, console, settings, attached)
         where = f"session {session_id}" if talk.stored else "nothing is stored"
         say(console, f"{where}; /help lists the commands, Ctrl-D ends", style="dim")
         try:
@@ -71,7 +88,15 @@ async def _talk(
 class Chat:
     """One session in a terminal."""
 
-    def __init__(self, runner: Runner, session_id: str, console: Console, settings: Settings) -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        session_id: str,
+        console: Console,
+        settings: Settings,
+        attached: Sequence[File] = (),
+    ) -> None:
+        self._attached = list(attached)
         self.spoke = False
         self.stored = settings.store != MEMORY
         self._runner = runner
@@ -97,7 +122,9 @@ class Chat:
         """One run, shown as it goes; None goes on with what is pending."""
         view = ChatView(self._console, StandardOutput(1), self._tally)
         try:
-            run = self._runner.stream(message, session_id=self.session_id, limits=self._limits)
+            run = self._runner.stream(
+                self._with_files(message), session_id=self.session_id, limits=self._limits
+            )
             async with aclosing(run) as events:
                 async for event in events:
                     self._note_window()
@@ -109,6 +136,15 @@ class Chat:
         self._console.print(final_line(self._tally))
         if (ended := self._tally.ended) and ended.error:
             say(self._console, with_option(ended.error, ended.limit), style="bold red")
+
+    def _with_files(self, message: str | None) -> Prompt | None:
+        """The message with what is attached, and with the files that were dropped on the terminal."""
+        files = () if message is None else (*self._attached, *dropped_files(message))
+        if message is None or not files:
+            return message
+        self._attached = []
+        say(self._console, f"with {', '.join(str(file.name) for file in files)}", style="dim")
+        return [message, *files]
 
     def _note_window(self) -> None:
         """With the first answer, say that the window is not known, if it is not."""

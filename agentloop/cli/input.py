@@ -6,13 +6,17 @@ Standard input is read in a thread, so that a silent pipe keeps no signal waitin
 import os
 import queue
 import re
+import shlex
 import sys
 import threading
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from agentloop.cli.process import interrupt, on_signals
 from agentloop.errors import UsageError
+from agentloop.media import File, Image
 
 _PIECE = 65_536
 FIRST_WORD_SECONDS = 2.0
@@ -39,6 +43,12 @@ class Prompt:
 
     text: str | None
     notices: tuple[str, ...] = ()
+    attached: tuple[File, ...] = ()
+
+    @property
+    def whole(self) -> str | list[str | Image | File] | None:
+        """The prompt with what is attached to it."""
+        return self.text if self.text is None or not self.attached else [self.text, *self.attached]
 
 
 class SilentInputError(Exception):
@@ -109,6 +119,32 @@ def _misread_notice(typed: str) -> str | None:
     if "\ufffd" in typed or "\ufffd" not in decode_typed(typed):
         return None
     return "the prompt is not in UTF-8: � stands for each byte that cannot be read"
+
+
+def attached_files(paths: Iterable[str], folder: Path) -> tuple[File, ...]:
+    """The files of these paths, read.
+
+    Raises:
+        UsageError: one of them cannot be attached.
+    """
+    return tuple(File(path=folder / Path(path).expanduser()) for path in paths)
+
+
+def dropped_files(text: str) -> tuple[File, ...]:
+    """The images and PDFs whose absolute paths stand in the text, as terminals write what is dropped."""
+    try:
+        words = shlex.split(text)
+    except ValueError:  # a quote that is not closed, as in any text
+        words = text.split()
+    found = []
+    for word in dict.fromkeys(word.removeprefix("file://") for word in words):
+        if word.startswith(("/", "~")) and word.lower().endswith(_DROPPED):
+            with suppress(UsageError):  # no such file: a word like any other
+                found.append(File(path=Path(word).expanduser()))
+    return tuple(found)
+
+
+_DROPPED = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf")
 
 
 def one_prompt(option: str | None, words: tuple[str, ...]) -> str | None:

@@ -203,6 +203,9 @@ LIMITS: Sequence[KnownOption] = (
     _option("--max-seconds", "N", "How long a run may ask the model on. [no limit]"),
     _option("--max-repeats", "N", "Equal results of one call. [no limit]"),
 )
+PROMPT: Sequence[KnownOption] = (
+    _option("--attach", "FILE", "An image, a PDF or a text beside the prompt. Repeatable.", multiple=True),
+)
 OUTPUT: Sequence[KnownOption] = (
     _option("--json as_json", None, "Short for --output-format stream-json."),
     _option(
@@ -217,7 +220,7 @@ OUTPUT: Sequence[KnownOption] = (
 REPEATED: Sequence[KnownOption] = (*AGENT, *MODEL, *COMPACTION, *LIMITS, *STORE, *BUSY)
 """What a run is repeated with when it goes on."""
 
-KNOWN: Sequence[KnownOption] = (*REPEATED, *TTL, *SESSION, *OUTPUT)
+KNOWN: Sequence[KnownOption] = (*REPEATED, *PROMPT, *TTL, *SESSION, *OUTPUT)
 
 
 def options(*groups: Sequence[Option[Any]]) -> Option[Any]:

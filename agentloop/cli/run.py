@@ -19,7 +19,7 @@ from agentloop.cli.answer_writers import AnswerWriter, Outcome, writer_for
 from agentloop.cli.app import exit_status
 from agentloop.cli.build import AgentSetup, build, make_runner, store_nothing, window_notice
 from agentloop.cli.faults import is_refusal_of_message, with_option, word_and_line
-from agentloop.cli.input import Prompt, is_terminal, one_prompt, prompt_for
+from agentloop.cli.input import Prompt, attached_files, is_terminal, one_prompt, prompt_for
 from agentloop.cli.process import before_leaving
 from agentloop.cli.progress import RunFigures, compaction_report, final_line, progress_on
 from agentloop.cli.resume import (
@@ -117,7 +117,8 @@ def _open_chat(flags: Mapping[str, Any], words: tuple[str, ...]) -> int:
         built = build(settings)
         # The terminal library loads only where there is a terminal.
         chat = import_module("agentloop.cli.chat").chat
-        return int(run_to_end(chat(settings, built, choice, first)))
+        attached = attached_files(flags.get("attach", ()), settings.workdir)
+        return int(run_to_end(chat(settings, built, choice, first, attached)))
 
 
 def _run_prompt(flags: Mapping[str, Any], words: tuple[str, ...], shape: str) -> int:
@@ -134,7 +135,9 @@ def _call(flags: Mapping[str, Any], words: tuple[str, ...], until_end: ExitStack
     choice, settings = _settings(flags, until_end)
     one_prompt(flags.get("prompt"), words)
     built = build(settings)
-    prompt = prompt_for(flags.get("prompt"), words, continues=choice.continues)
+    attached = attached_files(flags.get("attach", ()), settings.workdir)
+    continues = choice.continues and not attached
+    prompt = replace(prompt_for(flags.get("prompt"), words, continues=continues), attached=attached)
     return RunCall(settings=settings, built=built, prompt=prompt, choice=choice)
 
 
@@ -195,7 +198,7 @@ async def _run(
         tally.earlier, tally.goes_on = past.compactions, past.exists
     events: asyncio.Queue[StreamEvent | None] = asyncio.Queue()
     how: dict[str, Any] = {"limits": settings.limits, "on_event": events.put_nowait}
-    prompt = call.prompt.text
+    prompt = call.prompt.whole
     run = asyncio.create_task(
         runner.resume(session_id, **how)
         if prompt is None

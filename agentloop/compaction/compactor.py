@@ -6,6 +6,7 @@ the log then says that it was tried (`NotCompacted`). `Compactor.compact` is tha
 below it in the same order.
 """
 
+import asyncio
 import sys
 import time
 import uuid
@@ -58,7 +59,7 @@ from agentloop.events import Compacted, ModelCalled, NotCompacted, Record
 from agentloop.messages import Message
 from agentloop.model_call import used_by
 from agentloop.models import ChatModel
-from agentloop.sessions import Rebase, Session, append_rebased, grow, rebase_any, save
+from agentloop.sessions import Rebase, Session, SessionMedia, append_rebased, grow, rebase_any, save
 from agentloop.strategies import Computed, Digest, OnFailure, Summary
 from agentloop.stream import (
     CompactionEnded,
@@ -289,20 +290,26 @@ class Compactor:
     async def _keep_transcript(self, outcome: _Outcome) -> None:
         """Save it, or say why that failed; then the compaction ends, unless the policy lets it go on."""
         try:
-            outcome.transcript = await self._save_transcript(outcome.before)
+            outcome.transcript = await self._save_transcript(outcome.session)
         except StoreError as error:
             outcome.unsaved = self.emitter.hide(f"the transcript could not be saved: {error}")
             if self.policy.transcript_failure == "stop":
                 raise _EndedError("failed", outcome.unsaved) from error
 
-    async def _save_transcript(self, context: Context) -> str | None:
-        folder = self.transcripts
+    async def _save_transcript(self, session: Session) -> str | None:
+        folder, context = self.transcripts, session.context
         if folder is None:
             return None
+        media, here = SessionMedia(session.store, session.id), asyncio.get_running_loop()
+
+        def whole(message: Message) -> Message:
+            if not message.has_media:
+                return message
+            return asyncio.run_coroutine_threadsafe(media.whole(message), here).result()
 
         def history() -> Iterator[Message]:
             # A log may be older than its redaction.
-            return (self.emitter.hide(entry.original) for entry in context.said)
+            return (self.emitter.hide(whole(entry.original)) for entry in context.said)
 
         def saved() -> str:
             if context.transcript and grow(folder, context.transcript, history()):

@@ -165,7 +165,7 @@ async def compact_messages_async(
             occasion = Occasion(reason="threshold", why="it does not fit")
             session = await keeper.escalate(session, budget, occasion)
     seen = session.context.messages
-    sent = map(for_chat, wire_messages(seen)) if seen else ()
+    sent = for_chat(wire_messages(seen)) if seen else ()
     return CompactedMessages(sent, keeper.outcomes, notices)
 
 

@@ -36,6 +36,7 @@ from agentloop.events import (
     united,
 )
 from agentloop.messages import Message, SeenMessage
+from agentloop.prompts import RECALL_MEDIA
 
 
 def said_entry(seq: int, event: MessageRecord) -> Entry:
@@ -154,6 +155,7 @@ class Context:
     recent_reports: Mapping[str, tuple[Report, ...]] = field(default_factory=dict)
     guard: Guard = field(default_factory=Guard)
     transcript: str | None = None
+    hides_media: bool = False
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> "Context":
@@ -204,8 +206,12 @@ class Context:
 
     @property
     def has_hidden(self) -> bool:
-        """Whether a compaction stands, so that something is hidden that no turn taken back accounts for."""
-        return self.older_compactions > 0 or any(not event.is_rewind for _, event in self.compactions)
+        """Whether something is hidden that no turn taken back accounts for: by a compaction, or an image."""
+        return (
+            self.hides_media
+            or self.older_compactions > 0
+            or any(not event.is_rewind for _, event in self.compactions)
+        )
 
     @property
     def compaction_count(self) -> int:
@@ -320,7 +326,14 @@ class Context:
         said_since = takewhile(lambda entry: entry.kind == "said", reversed(visible))
         turns = sum(entry.is_user for entry in said_since)
         return replace(
-            self, length=seq, visible=visible, tokens=tokens, turns=turns, filler=filler, rewritten_at=seq
+            self,
+            length=seq,
+            visible=visible,
+            tokens=tokens,
+            turns=turns,
+            filler=filler,
+            rewritten_at=seq,
+            hides_media=any(entry.cleared and RECALL_MEDIA in entry.message.text for entry in visible),
         )
 
 

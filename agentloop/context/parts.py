@@ -3,7 +3,7 @@
 `chat_messages` is for what comes in: Anthropic's blocks (https://docs.anthropic.com/en/api/messages) and the
 items of the Responses API (https://platform.openai.com/docs/api-reference/responses) become calls, results,
 reasoning and text. `sent_part` is for what goes out, whatever a log holds: a part that no API takes in a
-message of that role stands there as text behind a label. `for_chat` says what chat completions take of it.
+message of that role stands there as text behind a label. `for_chat` makes of that what chat completions take.
 """
 
 import json
@@ -12,8 +12,17 @@ from typing import Any
 
 from agentloop._plumbing.strict_json import cleaned
 from agentloop._plumbing.truncate import beginning, ends
-from agentloop.messages import Content, Json, text_of
-from agentloop.prompts import CALLED_IN_TEXT, FOREIGN_PART, RESULT_IN_TEXT
+from agentloop.media import bare
+from agentloop.messages import Content, Json, labelled_part, text_of
+from agentloop.prompts import (
+    ACKNOWLEDGEMENT,
+    CALLED_IN_TEXT,
+    FOREIGN_PART,
+    MEDIA_BELOW,
+    MEDIA_OF_RESULT,
+    MEDIA_OF_RESULTS,
+    RESULT_IN_TEXT,
+)
 
 _MOST_STUB_CHARS = 300
 
@@ -78,7 +87,7 @@ def sent_part(part: Json, role: str) -> Json | None:
     if kind == "refusal" and isinstance(part.get("refusal"), str):
         return part if role == "assistant" else _text(part["refusal"])
     if role in ("user", "tool") and (_is_media(part) or kind in _ONLY_RESPONSES):
-        return part
+        return bare(part)
     if kind in _CALLS:
         call = _call(part)["function"]
         return _text(CALLED_IN_TEXT.format(name=call["name"], arguments=_end_of(call["arguments"])))
@@ -94,17 +103,46 @@ def speaks(content: Content) -> bool:
     return bool(text_of([sent_part(part, "assistant") for part in content]).strip())
 
 
-def for_chat(message: Json) -> Json:
-    """The wire message as chat completions take it: media stand in users' messages alone, in no results.
+def for_chat(messages: Iterable[Json]) -> Iterator[Json]:
+    """The wire messages as chat completions take them: media stand in users' messages alone.
 
-    The message itself where it is so already.
+    What results hold of them follows behind the results of a batch, in a message that says whose it is.
+
+    Example:
+        >>> image = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
+        >>> result = {"role": "tool", "tool_call_id": "c", "content": [image]}
+        >>> [message["role"] for message in for_chat([result])]
+        ['tool', 'assistant', 'user']
     """
-    content = message.get("content")
-    if not isinstance(content, list):
-        return message
-    media = _MEDIA if message.get("role") == "user" else ()
-    parts = [part if _is_plain(part) or _kind(part) in media else stub(part) for part in content]
-    return message if parts == content else {**message, "content": parts}
+    below: list[Json] = []
+    for message in messages:
+        if message.get("role") != "tool":
+            yield from _of_results(below)
+            below = []
+        content = message.get("content")
+        if not isinstance(content, list) or all(map(_is_plain, content)):
+            yield message
+            continue
+        role = str(message.get("role"))
+        if role == "tool" and (media := [part for part in content if _kind(part) in _MEDIA]):
+            below += (_text(MEDIA_OF_RESULT.format(call=message.get("tool_call_id"))), *media)
+        yield {**message, "content": [_in_chat(part, role) for part in content]}
+    yield from _of_results(below)
+
+
+def _in_chat(part: Json, role: str) -> Json:
+    if _is_plain(part) or (role == "user" and _kind(part) in _MEDIA):
+        return part
+    if role == "tool" and _kind(part) in _MEDIA:
+        return labelled_part(part, MEDIA_BELOW) or _text(MEDIA_BELOW.format(what=_kind(part)))
+    return stub(part)
+
+
+def _of_results(media: Sequence[Json]) -> Iterator[Json]:
+    """What results hold, as a user's; some servers take no user's message right behind a result."""
+    if media:
+        yield {"role": "assistant", "content": ACKNOWLEDGEMENT}
+        yield {"role": "user", "content": [_text(MEDIA_OF_RESULTS), *media]}
 
 
 def stub(part: Json) -> Json:

@@ -22,6 +22,7 @@ from agentloop._plumbing.truncate import ends, head
 from agentloop.context.entries import Entry
 from agentloop.context.pairing import says_nothing
 from agentloop.events import Made
+from agentloop.media import label_of
 from agentloop.messages import Message, ToolCall
 from agentloop.prompts import COMPRESSED, SUMMARY_MATERIAL, SUMMARY_RECORD, mark_of
 
@@ -268,7 +269,8 @@ def _shown_name(name: str) -> str:
 def _other_parts(message: Message) -> str:
     if not isinstance(message.content, tuple):
         return ""
-    kinds = [str(part.get("type")) for part in message.content if not isinstance(part.get("text"), str)]
+    others = (part for part in message.content if not isinstance(part.get("text"), str))
+    kinds = [str(part.get("type")) for part in others if label_of(part) is None]
     return f" [{', '.join(kinds)}]" if kinds else ""
 
 

@@ -27,8 +27,10 @@ from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.truncate import ends
 from agentloop.context.parts import for_chat
 from agentloop.context.wire import to_wire
+from agentloop.media import held_by, image_tokens, label_of, media_url
 from agentloop.messages import Json, Message
 from agentloop.models import ModelRequest
+from agentloop.prompts import MEDIA_BELOW_TOKENS
 
 RESPONSE_ITEMS = "response_items"
 """The items that an assistant message of the Responses API came as; no other API knows the field.
@@ -45,10 +47,10 @@ def for_chat_completions(messages: Iterable[Json]) -> tuple[Json, ...]:
         ({'role': 'assistant', 'content': 'Yes.'},)
     """
     return tuple(
-        {key: value for key, value in for_chat(message).items() if key != RESPONSE_ITEMS}
+        {key: value for key, value in message.items() if key != RESPONSE_ITEMS}
         if RESPONSE_ITEMS in message
-        else for_chat(message)
-        for message in messages
+        else message
+        for message in for_chat(messages)
     )
 
 
@@ -225,12 +227,8 @@ TOOL_OVERHEAD = 8
 REQUEST_OVERHEAD = 3
 """Tokens of a request beside its messages and tools: it is primed for the answer (the cookbook's figure)."""
 
-IMAGE_TOKENS = 1445
-"""One image: 85 and 170 for each of at most 8 tiles of 512 pixels, the most an image can have after it was
-scaled to 768 by 2048 (OpenAI, "Images and vision", costs of GPT-4o). Other blobs of data count as one."""
-
-LOW_DETAIL_IMAGE_TOKENS = 85
-"""One image that is asked for in low detail, of any size (same source)."""
+IMAGE_TOKENS = image_tokens("", None)
+"""Blobs of data other than images count as the largest image does (see `media.image_tokens`)."""
 
 SEALED_CHARS_PER_TOKEN = 5
 """So long is a token of reasoning that a server has encrypted, on the safe side: four bytes of text and more
@@ -267,7 +265,7 @@ def counter_for(model: str) -> TokenCounter:
 def count_message(message: Message, counter: TokenCounter) -> int:
     """The tokens of a message as it goes over the wire, its overhead and every field included.
 
-    Images count by the provider's flat rule and other blobs of data as an image, never by their length.
+    Images count by their size and other blobs of data as the largest image, never by their length.
 
     Example:
         >>> count_message(Message.user("How are you?"), counter_for("gpt-4o"))
@@ -310,6 +308,8 @@ def count_request(request: ModelRequest, counter: TokenCounter) -> int:
 
 
 def _wire_tokens(message: Json, counter: TokenCounter) -> int:
+    content = message.get("content") if message.get("role") == "tool" else None
+    media = sum(label_of(part) is not None for part in content) if isinstance(content, list) else 0
     fields = (
         sum(_item(item, counter) for item in value)
         if key == RESPONSE_ITEMS and isinstance(value, list)
@@ -317,7 +317,7 @@ def _wire_tokens(message: Json, counter: TokenCounter) -> int:
         for key, value in message.items()
         if key != "role"
     )
-    return MESSAGE_OVERHEAD + sum(fields)
+    return MESSAGE_OVERHEAD + MEDIA_BELOW_TOKENS * media + sum(fields)
 
 
 def _item(item: Any, counter: TokenCounter) -> int:
@@ -349,7 +349,9 @@ def _part(part: Any, counter: TokenCounter) -> int:
     if kind == "function" and isinstance(part.get("function"), Mapping):
         return _call(part, counter)
     if isinstance(kind, str) and "image" in kind:
-        return LOW_DETAIL_IMAGE_TOKENS if _asks_low_detail(part) else IMAGE_TOKENS
+        model = counter.model if isinstance(counter, ByVocabulary) else ""
+        size = held_by(media_url(part) or "").size
+        return image_tokens(model, size, low=_asks_low_detail(part))
     blobs: list[str] = []
     return counter(_json(_without_blobs(part, blobs))) + IMAGE_TOKENS * len(blobs)
 
@@ -378,7 +380,7 @@ def _without_blobs(value: Any, blobs: list[str]) -> Any:
     return value
 
 
-_BLOB = pattern(r"data:[^,]{0,200};base64,|[A-Za-z0-9+/_=\r\n-]{1024,}+\Z")
+_BLOB = pattern(r"data:[^,]{0,999};base64,|blob:[^,]{0,999}\Z|[A-Za-z0-9+/_=\r\n-]{1024,}+\Z")
 
 
 def _json(value: Any) -> str:

@@ -38,9 +38,8 @@ from agentloop.durable.orders import (
 )
 from agentloop.durable.run_log import answer_in, partial_in, records_of_run
 from agentloop.errors import StoreError, UsageError
-from agentloop.messages import Message
 from agentloop.redaction import Redact, Redaction, checked_redaction
-from agentloop.run import as_user_message
+from agentloop.run import Prompt, as_user_message
 from agentloop.sessions import Sessions, new_session_id, title_of
 from agentloop.stores import open_store
 from agentloop.stores.base import SessionStore, check_trunk, checked_owner, checked_ttl
@@ -141,7 +140,7 @@ class RunQueue:
 
     async def submit(
         self,
-        prompt: str | Message,
+        prompt: Prompt,
         *,
         session_id: str | None = None,
         queue: str = QUEUE,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 from agentloop.errors import UsageError
+from agentloop.media import is_media_url
 from agentloop.redaction.secrets import KnowsValues, Redact
 
 T = TypeVar("T")
@@ -32,6 +33,7 @@ FREE_TEXT: Mapping[str, tuple[str, ...]] = {
     "RunEndRecord": ("reason",),
     "Described": ("title",),
     "Noted": ("data",),
+    "MediaRecord": (),
     "Unknown": ("body",),
     "RunStarted": (),
     "RunEnded": ("output", "error"),
@@ -187,7 +189,7 @@ def _inside(value: Any, redact: Redact, *, provided: bool = False) -> Any:
     """The value; `provided` says that a provider named its keys."""
     match value:
         case str():
-            return _same_or(value, redact(value))
+            return value if is_media_url(value) else _same_or(value, redact(value))
         case Mapping():
             return _same_or(value, _mapping(value, redact, provided=provided))
         case list():
@@ -227,7 +229,8 @@ def _pair(key: Any, value: Any, redact: Redact, *, provided: bool = False) -> An
     if key in _JSON_TEXTS and isinstance(value, str):
         return _json_text(value, redact)
     clean = _inside(value, redact, provided=provided)
-    if not isinstance(clean, str) or not isinstance(key, str) or len(clean) > _MOST_PAIR_CHARS:
+    is_short = isinstance(clean, str) and len(clean) <= _MOST_PAIR_CHARS and not is_media_url(clean)
+    if not is_short or not isinstance(key, str):
         return clean
     before = f'"{key if provided else _key(key, redact)}": "'
     written = redact(f'{before}{clean}"')

@@ -3,7 +3,7 @@
 import copy
 import functools
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -13,7 +13,8 @@ from agentloop.callbacks import Callbacks
 from agentloop.context import Budget, RequestPrefix, TokenCounter, counter_for
 from agentloop.emitter import CALLBACK_SECONDS, Emitter, Hides, Sink
 from agentloop.errors import UsageError
-from agentloop.messages import Message
+from agentloop.media import File, Image
+from agentloop.messages import Json, Message
 from agentloop.models import AsksWindow
 from agentloop.recall import recall_tools
 from agentloop.run.agent import Agent, SubAgent
@@ -162,10 +163,27 @@ def as_user_message(prompt: object) -> Message:
     Raises:
         UsageError: it is neither text nor a user's message, or it says nothing.
     """
-    message = Message.user(prompt) if isinstance(prompt, str) else prompt
+    message = _of_list(prompt) if isinstance(prompt, list | tuple) else prompt
+    message = Message.user(message) if isinstance(message, str) else message
     if not isinstance(message, Message) or message.role != "user" or message.tool_calls:
-        raise UsageError("the prompt must be text, or a user message")
+        raise UsageError("the prompt must be text, a list of texts, Images and Files, or a user message")
     parts = message.content if isinstance(message.content, tuple) else ()
     if not message.text.strip() and all(isinstance(part.get("text"), str) for part in parts):
         raise UsageError("the prompt is empty: say what is to be done")
     return copy.deepcopy(message)
+
+
+def _of_list(prompt: Sequence[object]) -> Message:
+    parts: list[Json] = []
+    for each in prompt:
+        if isinstance(each, Image | File):
+            parts += each.parts
+        elif isinstance(each, str):
+            parts.append({"type": "text", "text": each})
+        else:
+            raise UsageError(f"a prompt in parts holds texts, Images and Files, not {shown(each)}")
+    return Message(role="user", content=tuple(parts))
+
+
+Prompt: TypeAlias = str | Message | Sequence[str | Image | File]
+"""What a user says: a text, a message, or texts with images and files between them."""

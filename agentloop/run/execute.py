@@ -7,7 +7,7 @@
 import asyncio
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agentloop._plumbing.aio import is_leaked, to_its_end
@@ -37,6 +37,7 @@ from agentloop.errors import (
 )
 from agentloop.events import Event, MessageRecord, Record, RunStartRecord
 from agentloop.messages import Message, ToolCall
+from agentloop.models import TellsMedia
 from agentloop.results import RunResult, as_run_failure, status_of
 from agentloop.run.config import RunConfig
 from agentloop.run.limits import Limits, ReachedLimit, Spending, check_priced, with_step_limit
@@ -209,8 +210,12 @@ async def start_run(
     """
     said = run.record_of(message) if message else None
     try:
+        _check_taken(run, message)
         _check_fits(run, said)
-        session = await session.append(*earlier) if earlier else session
+        if said:
+            said = replace(said, message=await run.media.keep(said.message))
+        if earlier:
+            session = await session.append(*[await run.media.keep_in(event) for event in earlier])
         begun, pending = await _store_beginning(run, session, said)
     finally:
         await run.emitter.emit(RunStarted(model=run.agent.model.name))
@@ -228,8 +233,19 @@ async def settle_and_say(run: Run, session: Session, *more: Message) -> Session:
     """
     if calls := _in_flight(session):
         session = await settle(run, session, calls)
-    unsaid = [run.record_of(message) for message in (*await _unsaid(session), *more)]
+    unsaid = [run.record_of(await run.media.keep(each)) for each in (*await _unsaid(session), *more)]
     return await run.record(session, *unsaid) if unsaid else session
+
+
+def _check_taken(run: Run, message: Message | None) -> None:
+    """Refuse an image or a file before it is stored where the model is known to take none.
+
+    Raises:
+        UsageError: it is.
+    """
+    model = run.agent.model
+    if message and message.has_media and isinstance(model, TellsMedia) and not model.takes_media:
+        raise UsageError(f"the model {model.name} takes no images and no files but texts: use another model")
 
 
 def _check_fits(run: Run, said: MessageRecord | None) -> None:

@@ -100,6 +100,7 @@ async def _asked(run: Run, session: Session) -> Session:
     names = [each["function"]["name"] for each in request.tools]
     offers = any(name in run.registry or (output and output.gives_answer(name)) for name in names)
     texts = TextCalls(request.tools if offers else ())
+    request = replace(request, messages=await run.media.fill(request.messages))
     answer, called = await _answered(run, request, counted, texts)
     pieces = texts.read(answer.message)
     if any(faults_in(pieces)) and _is_told(run, session):

@@ -20,7 +20,7 @@ from agentloop.models import Answer, AsksWindow
 from agentloop.prompts import LIMIT_BEFORE_CALL
 from agentloop.run.agent import Agent, ContextOfRun, SubAgent
 from agentloop.run.limits import Spending
-from agentloop.sessions import Holder, Rebase, Session, Sessions, append_rebased, has_begun
+from agentloop.sessions import Holder, Rebase, Session, SessionMedia, Sessions, append_rebased, has_begun
 from agentloop.stream import (
     CompactionResult,
     ContextStatus,
@@ -111,10 +111,12 @@ class Run:
     hold: Holder | None = None
     has_lapsed: Callable[[], Awaitable[bool]] = always_lapsed
     thread: RunThread = field(init=False)
+    media: SessionMedia = field(init=False)
     _call_ids: CallIds | None = None
 
     def __post_init__(self) -> None:
         self.thread = RunThread(self.past_limit)
+        self.media = SessionMedia(self.sessions.store, self.emitter.session_id)
 
     @property
     def id(self) -> str:

@@ -2,18 +2,18 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agentloop._plumbing.aio import in_thread, to_its_end
 from agentloop._plumbing.private_files import refused
 from agentloop.bounds import MOST_AT_ONCE
 from agentloop.compaction import COMPACT, focus_of, outcome_text
-from agentloop.context import fits, fitted
+from agentloop.context import count_message, fits, fitted
 from agentloop.events import MessageRecord
-from agentloop.messages import Message, ToolCall
-from agentloop.prompts import INTERRUPTED, REMINDER, REPEATED
+from agentloop.messages import Json, Message, ToolCall, labelled_part
+from agentloop.prompts import INTERRUPTED, MEDIA_NO_ROOM, REMINDER, REPEATED
 from agentloop.run.state import Run
 from agentloop.sessions import Session
 from agentloop.stream import CallRepeated, MessageAdded, ToolEnded, ToolStarted, ToolStatus
@@ -198,7 +198,7 @@ async def _result(run: Run, session: Session, reply: _Reply, share: int) -> Mess
     Behind the first result of a batch stands what tool sets tell and remind of.
     """
     text, spilled = run.emitter.hide(reply.answer.text), None
-    times = run.spending.add_result(reply.call, text)
+    times = run.spending.add_result(reply.call, f"{text}{reply.answer.media or ''}")
     most_tokens = int(run.keeper.budget.room(session.context) * RESULT_SHARE) // share
     most_tokens = min(max(LEAST_RESULT_TOKENS, most_tokens), MOST_RESULT_TOKENS)
     if not fits(text, max_tokens=most_tokens, counter=run.counter):
@@ -210,7 +210,19 @@ async def _result(run: Run, session: Session, reply: _Reply, share: int) -> Mess
     text += await _told_with(run, session, reply.call)
     known = run.registry.get(reply.call.name)
     message = Message.tool(reply.call.id, text)
+    if reply.answer.media:
+        content = ({"type": "text", "text": text}, *_with_room(run, reply.answer.media, most_tokens))
+        message = await run.media.keep(replace(message, content=content))
     return run.record_of(message, keep=bool(known and known.keep), spilled=spilled)
+
+
+def _with_room(run: Run, media: Sequence[Json], most_tokens: int) -> Iterator[Json]:
+    """The images and files of a result, as far as there is room; the rest is named."""
+    for part in media:
+        tokens = count_message(Message(role="tool", content=(part,)), run.counter)
+        has_room = tokens <= most_tokens
+        most_tokens -= tokens if has_room else 0
+        yield part if has_room else labelled_part(part, MEDIA_NO_ROOM) or part
 
 
 async def _told_with(run: Run, session: Session, call: ToolCall) -> str:

@@ -9,6 +9,7 @@ from agentloop.sessions.conflicts import MovedOnError, Rebase, append_rebased, h
 from agentloop.sessions.conflicts import rebase_any, rebase_beside, rebase_same_run
 from agentloop.sessions.lease import LEASE_SECONDS, Claim, Holder, Leases, WhenBusy
 from agentloop.sessions.lease import describe, is_dead, new_lease, part_of, working_for
+from agentloop.sessions.media import SessionMedia
 from agentloop.sessions.undo import rewind_turns, undo_newest
 from agentloop.sessions.value_log import ValueLog
 from agentloop.stores.base import branch_id

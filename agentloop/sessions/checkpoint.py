@@ -138,6 +138,7 @@ def _to_json(context: Context) -> dict[str, Any]:
         "told": {model: list(map(_report, reports)) for model, reports in context.recent_reports.items()},
         "guard": asdict(context.guard),
         "transcript": context.transcript,
+        **({"hides_media": True} if context.hides_media else {}),
         "call_ids": list(context.call_ids),
         "compactions": [[seq, encode(event)] for seq, event in context.compactions],
         "clearings": [[seq, encode(event)] for seq, event in context.clearings],
@@ -172,6 +173,7 @@ def _from_json(data: Mapping[str, Any]) -> Context:
         recent_reports={model: tuple(map(_report_in, reports)) for model, reports in data["told"].items()},
         guard=Guard(**data["guard"]),
         transcript=data["transcript"],
+        hides_media=data.get("hides_media", False),
     )
 
 

@@ -20,6 +20,7 @@ from agentloop.events import (
     Unknown,
     select,
 )
+from agentloop.media import label_of
 from agentloop.messages import Message
 
 POSITION_IN_FRONT = pattern(r'\s*\{\s*"position"\s*:\s*([-+.\w]+|"[^"\\]*")\s*,')
@@ -151,7 +152,11 @@ def _content(message: Message) -> str:
     others = (
         []
         if isinstance(message.content, str)
-        else [f"[{part.get('type', 'part')}]" for part in message.content or () if part.get("type") != "text"]
+        else [
+            f"[{part.get('type', 'part')}]"
+            for part in message.content or ()
+            if part.get("type") != "text" and label_of(part) is None
+        ]
     )
     return "\n".join([message.text, *others]) if message.text else "\n".join(others)
 

@@ -16,11 +16,13 @@ from agentloop._plumbing.checks import shown, text, whole_or_none
 from agentloop.context import answers, count_message, counter_for
 from agentloop.errors import ConflictError, SessionNotFoundError, UsageError
 from agentloop.events import MAIN, Described, Event, EventFilter, MessageRecord, Record, select
+from agentloop.media import bare
 from agentloop.messages import Message
 from agentloop.redaction import Redact, redacted
 from agentloop.sessions.deletion import Deletion
 from agentloop.sessions.export import arranged, heading, to_blocks, to_events, to_openai
 from agentloop.sessions.importing import parse, records_of, redacted_events
+from agentloop.sessions.media import SessionMedia
 from agentloop.sessions.pages import PAGE_RECORDS, Pages, Tell, drop_dangling, read_pages, say_nothing
 from agentloop.sessions.session import Sessions, new_session_id, title_of
 from agentloop.stores.base import (
@@ -80,9 +82,12 @@ class StoredSessions:
         """
         info = await self._line(session_id)
         if shown:
-            return redacted(list((await self.sessions.open(info.id)).context.messages), self.redact)
-        said = _said(await self.sessions.store.read(info.id))
-        return redacted(list(arranged([message for _, message in said])), self.redact)
+            said = (await self.sessions.open(info.id)).context.messages
+        else:
+            records = _said(await self.sessions.store.read(info.id))
+            said = list(arranged([message for _, message in records]))
+        media = SessionMedia(self.sessions.store, info.id)
+        return redacted([await media.whole(message) for message in said], self.redact)
 
     async def export(
         self, session_id: str, *, format: ExportFormat = "openai", only: EventFilter | None = None
@@ -143,15 +148,20 @@ class StoredSessions:
         return [*events, self.sessions.description(_title(events))] if events else []
 
     async def begin(self, session_id: str, events: Sequence[Event]) -> str:
-        """Begin the session of that id with these events; the id.
+        """Begin the session of that id with these events, its images and files beside it; the id.
 
         Raises:
             UsageError: there is such a session.
         """
+        store = self.sessions.store
+        media = SessionMedia(store, session_id)
+        exists = UsageError(f"session {session_id!r} exists already: choose another id")
+        if await store.info(session_id):
+            raise exists
         try:
-            await self.sessions.store.append(session_id, events, expect=0)
+            await store.append(session_id, [await media.keep_in(event) for event in events], expect=0)
         except ConflictError as error:
-            raise UsageError(f"session {session_id!r} exists already: choose another id") from error
+            raise exists from error
         return session_id
 
     async def rename(self, session_id: str, title: str) -> None:
@@ -204,7 +214,8 @@ class StoredSessions:
         if at is not None:
             _check_cut(records, at)
         here = Described(title=info.title, folder=info.folder, owner=info.owner, ttl_seconds=info.ttl_seconds)
-        return await self.begin(new_id, [*(record.event for record in records[:at]), here])
+        media = SessionMedia(self.sessions.store, info.id)
+        return await self.begin(new_id, [*[await media.whole_in(each.event) for each in records[:at]], here])
 
     async def search(
         self, words: str, *, session_id: str | None = None, folder: str | None = None, most: int = 50
@@ -290,7 +301,8 @@ class StoredSessions:
         Raises:
             StoreError: the log cannot be read.
         """
-        async with aclosing(self._redacted(read(self.sessions.store, info, only))) as records:
+        media = None if format == "markdown" else SessionMedia(self.sessions.store, info.id)
+        async with aclosing(self._redacted(read(self.sessions.store, info, only), media)) as records:
             match format:
                 case "openai":
                     said = [
@@ -299,7 +311,7 @@ class StoredSessions:
                         for record in page
                         if isinstance(record.event, MessageRecord)
                     ]
-                    for piece in _list(to_openai(said, only=only)):
+                    for piece in _list([_bare(message) for message in to_openai(said, only=only)]):
                         yield piece
                 case "events":
                     async with aclosing(drop_dangling(records, only, tell=tell)) as kept:
@@ -316,10 +328,18 @@ class StoredSessions:
                             between = "\n\n"
                     yield "\n"
 
-    async def _redacted(self, read: AsyncGenerator[Sequence[Record]]) -> AsyncGenerator[Sequence[Record]]:
+    async def _redacted(
+        self, read: AsyncGenerator[Sequence[Record]], media: SessionMedia | None
+    ) -> AsyncGenerator[Sequence[Record]]:
+        """The pages without secrets, with the images and files in place of references to them."""
         async with aclosing(read):
             async for page in read:
-                yield redacted(page, self.redact)
+                whole = (
+                    [replace(each, event=await media.whole_in(each.event)) for each in page]
+                    if media
+                    else page
+                )
+                yield redacted(whole, self.redact)
 
     async def _line(self, session_id: str) -> SessionInfo:
         await self.sessions.check_seen(session_id)
@@ -367,6 +387,12 @@ def _once(found: Sequence[Found]) -> list[Found]:
         return any(words and name == each.session_id and text.startswith(words) for name, text in said)
 
     return [each for each in found if not repeats(each)]
+
+
+def _bare(message: dict[str, Any]) -> dict[str, Any]:
+    """The message with its images and files as servers take them."""
+    parts = message.get("content")
+    return {**message, "content": [bare(part) for part in parts]} if isinstance(parts, list) else message
 
 
 def _list(items: Sequence[Any]) -> Iterator[str]:

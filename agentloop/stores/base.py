@@ -65,6 +65,8 @@ MOST_LEASE_SECONDS = 10 * 365 * 86_400.0
 _SESSION_ID = pattern(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}(~[A-Za-z0-9._-]{1,1000})?")
 _BRANCH = "~"
 """Stands behind a session's id, and before the name of a branch of it, in the id of that branch's log."""
+_MEDIA = f"{_BRANCH}.media."
+"""Stands there in place of it before a hash; the name of a sub-agent never begins with a dot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +216,8 @@ class SessionStore(Protocol):
     ) -> Sequence[SessionInfo]:
         """The sessions, newest update first; with `folder` those of it, with `owner` those of that owner.
 
-        The logs of sub-agents are not among them: with `branches_of` it is those of that session alone.
+        The logs of sub-agents are not among them: with `branches_of` it is those of that session alone. Those
+        that hold its images and files (`holds_media`) are in no list.
         """
         ...
 
@@ -347,6 +350,16 @@ class TellsLeases(Protocol):
 def branch_id(session_id: str, name: str) -> str:
     """The id of the log in which this branch of the session stands; one of a branch is a part of its name."""
     return f"{session_id}{'.' if _BRANCH in session_id else _BRANCH}{name}"
+
+
+def media_log(session_id: str, sha256: str) -> str:
+    """The id of the log that holds an image or a file of the session, or of one of its sub-agents."""
+    return f"{trunk_of(session_id) or session_id}{_MEDIA}{sha256}"
+
+
+def holds_media(session_id: str) -> bool:
+    """Whether the log of this id holds an image or a file, and nothing that anybody said."""
+    return _MEDIA in session_id
 
 
 def branch_in(session_id: str) -> str | None:

@@ -16,7 +16,7 @@ from agentloop._plumbing.strict_json import joined
 from agentloop.codec import decode
 from agentloop.errors import DamagedError, UsageError
 from agentloop.events import Described, Event, Record
-from agentloop.stores.base import Checkpoint, Lease, SessionInfo, SessionScope, trunk_of
+from agentloop.stores.base import Checkpoint, Lease, SessionInfo, SessionScope, holds_media, trunk_of
 
 __all__ = [
     "COLUMNS",
@@ -118,7 +118,7 @@ def newest_first(lines: Iterable[SessionInfo | None], scope: SessionScope) -> tu
 
 def of_trunk(lines: Iterable[SessionInfo], branches_of: str | None) -> tuple[SessionInfo, ...]:
     """Those of the lines that are of branches of that session; without one, of sessions themselves."""
-    return tuple(line for line in lines if trunk_of(line.id) == branches_of)
+    return tuple(line for line in lines if trunk_of(line.id) == branches_of and not holds_media(line.id))
 
 
 def _last(said: Sequence[T | None]) -> T | None:

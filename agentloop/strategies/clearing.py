@@ -28,8 +28,17 @@ from agentloop.context import (
     newest_within,
 )
 from agentloop.events import ClearedItem
-from agentloop.messages import Message, ToolCall, decoded
-from agentloop.prompts import CALL_AGAIN, CLEARED, NAMED_THERE, SPILLED, SUPERSEDED, TRUNCATED, first_given
+from agentloop.messages import Message, ToolCall, decoded, labelled_part
+from agentloop.prompts import (
+    CALL_AGAIN,
+    CLEARED,
+    MEDIA_CLEARED,
+    NAMED_THERE,
+    SPILLED,
+    SUPERSEDED,
+    TRUNCATED,
+    first_given,
+)
 from agentloop.strategies.base import CountingStrategy, Cut
 
 
@@ -37,6 +46,7 @@ from agentloop.strategies.base import CountingStrategy, Cut
 class MicroCompact:
     """Results older than the last `keep_messages` messages and longer than `max_chars` are shortened.
 
+    So are images and files: they are named in their place. Those of the task and of the newest prompt stay.
     `max_argument_chars` is the same for a text inside a call's arguments. `min_gain_tokens` is what a
     batch must save: 0 is the textbook rule (at each step), None is a quarter of the window's room.
 
@@ -79,6 +89,7 @@ class Clearing:
         self._compactions: Sequence[object] = ()
         self._seen = 0
         self._uncounted: list[Entry] = []
+        self._asked: Entry | None = None
         self._most = 0
         self._found: list[tuple[int, ClearedItem]] = []
         self._gain = 0
@@ -100,7 +111,7 @@ class Clearing:
     def _follow(self, context: Context) -> None:
         """Forget what is shown shortened by now; begin anew where entries have changed places."""
         if context.compactions != self._compactions:
-            self._seen, self._uncounted, self._found = 0, [], []
+            self._seen, self._uncounted, self._asked, self._found = 0, [], None, []
         new = takewhile(lambda pair: pair[0] > self._epoch, reversed(context.clearings))
         cleared = {item.seq for _, event in new for item in event.items}
         self._epoch, self._compactions = context.rewritten_at, context.compactions
@@ -111,12 +122,22 @@ class Clearing:
 
     def _look(self, context: Context) -> None:
         horizon = min(len(context.visible) - self.policy.keep_messages, first_unread(context))
+        task, newest = context.task, context.newest_user if self._asked or self._seen < horizon else None
+        if self._asked and newest and self._asked.seq != newest.seq:
+            self._take(self._asked)
+            self._asked = None
         while self._seen < horizon:
             entry = context.visible[self._seen]
             if not entry.cleared and _may_shorten(entry, self.policy):
-                self._uncounted.append(entry)
-                self._most += entry.tokens
+                if newest and entry.seq == newest.seq:
+                    self._asked = entry  # as long as it is what the model works on
+                elif not (task and entry.is_user and entry.seq == task.seq):
+                    self._take(entry)
             self._seen += 1
+
+    def _take(self, entry: Entry) -> None:
+        self._uncounted.append(entry)
+        self._most += entry.tokens
 
     def _count(self) -> None:
         for entry in self._uncounted:
@@ -151,12 +172,21 @@ def _may_shorten(entry: Entry, policy: MicroCompact) -> bool:
     message = entry.original
     if message.role == "tool":
         return len(message.text) > policy.max_chars or isinstance(message.content, tuple)
+    if message.role == "user":
+        return message.has_media
     return any(len(call.arguments) > policy.max_argument_chars for call in message.tool_calls)
 
 
 def _shortened(entry: Entry, policy: MicroCompact) -> Message:
     message = entry.original
+    if message.has_media:
+        named = (labelled_part(part, MEDIA_CLEARED, seq=entry.seq) or part for part in message.parts)
+        message = replace(message, content=tuple(named))
+    if message.role == "user":
+        return message
     if message.role == "tool":
+        if len(message.text) <= policy.max_chars:
+            return _with_text(message, message.text)
         return _with_text(message, stub(message.text, policy.max_chars, way_back(entry)))
     calls = tuple(_short_call(call, policy.max_argument_chars) for call in message.tool_calls)
     return message.with_calls(calls)

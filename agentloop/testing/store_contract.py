@@ -31,6 +31,7 @@ from agentloop.events import (
     Compacted,
     Described,
     Event,
+    MediaRecord,
     MessageRecord,
     ModelCalled,
     Noted,
@@ -51,6 +52,7 @@ from agentloop.stores.base import (
     SessionStore,
     TellsLeases,
     branch_id,
+    media_log,
 )
 
 Check: TypeAlias = Callable[[SessionStore], Awaitable[None]]
@@ -375,7 +377,10 @@ async def deletes_a_session(store: SessionStore) -> None:
 
 @law()
 async def keeps_branches_with_their_session(store: SessionStore) -> None:
-    """The logs of a session's sub-agents are listed with it alone, and go with it, in a sweep too."""
+    """The logs of a session's sub-agents are listed with it alone, and go with it, in a sweep too.
+
+    Those of its images and files are never listed, and go with it too.
+    """
     owner, gone, swept = new_id(), new_id(), new_id()
     for name in (gone, swept, f"{gone}x"):
         ttl = 1.0 if name == swept else None
@@ -383,6 +388,7 @@ async def keeps_branches_with_their_session(store: SessionStore) -> None:
         for at, branch in enumerate(("scout.1", "scout.1.inner.2", "a")):
             log = [Described(owner=owner, time=3.0 - at)]
             await store.append(branch_id(name, branch), log, expect=0)
+        await store.append(media_log(name, "0f"), [MediaRecord(url="data:image/png;base64,")], expect=0)
     same({info.id for info in await store.list(owner=owner)}, {gone, swept, f"{gone}x"}, "the list")
     branches = [f"{gone}~scout.1", f"{gone}~scout.1.inner.2", f"{gone}~a"]
     same([info.id for info in await store.list(branches_of=gone)], branches, "the logs of its sub-agents")
@@ -391,6 +397,8 @@ async def keeps_branches_with_their_session(store: SessionStore) -> None:
     for name, left in ((gone, 0), (swept, 0), (f"{gone}x", 3)):
         same(len(await store.list(branches_of=name)), left, "branches that are left")
     same(len(await store.read(f"{gone}x~scout.1")), 1, "records of another session's branch")
+    kept = [len(await store.read(media_log(name, "0f"))) for name in (gone, swept, f"{gone}x")]
+    same(kept, [0, 0, 1], "images of the sessions")
 
 
 @law()

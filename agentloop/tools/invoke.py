@@ -28,6 +28,7 @@ from agentloop._plumbing.private_files import make_ignored_folder, new_private_f
 from agentloop._plumbing.strict_json import strict_value
 from agentloop._plumbing.to_text import as_text, error_text, rest_failed
 from agentloop.errors import RetryTool
+from agentloop.media import File, Image
 from agentloop.messages import Json
 
 Status: TypeAlias = Literal["ok", "error", "timeout"]
@@ -48,10 +49,11 @@ class ArgumentsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ToolAnswer:
-    """What the model is told of a call, and how it went."""
+    """What the model is told of a call, and how it went; `media` are parts with images and files."""
 
     text: str
     status: Status
+    media: tuple[Json, ...] = ()
 
 
 class RunThread:
@@ -179,7 +181,24 @@ def _answer_of(name: str, value: object) -> ToolAnswer:
     """What the tool gave as a text; a result that says of itself that the call failed is a failure."""
     if any(_field(value, each) is True for each in _FAILED):
         return ToolAnswer(f"{name} failed: {_content_of(value)}", "error")
+    if isinstance(value, Image | File | list | tuple) and (answer := _with_media(value)):
+        return answer
     return ToolAnswer(as_text(_start_values(value) if isinstance(value, Generator) else value), "ok")
+
+
+def _with_media(value: object) -> ToolAnswer | None:
+    """What the tool gave as a text and what it has beside; None where there is no image and no file in it."""
+    given = value if isinstance(value, list | tuple) else [value]
+    if not any(isinstance(each, Image | File) for each in given):
+        return None
+    texts: list[str] = []
+    media: list[Json] = []
+    for each in given:
+        for part in (
+            each.parts if isinstance(each, Image | File) else [{"type": "text", "text": as_text(each)}]
+        ):
+            texts.append(part["text"]) if part["type"] == "text" else media.append(part)
+    return ToolAnswer("\n".join(texts), "ok", tuple(media))
 
 
 def _content_of(result: object) -> str:

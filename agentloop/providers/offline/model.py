@@ -76,6 +76,7 @@ class OfflineModel:
     """
 
     name = "offline"
+    takes_media = False
     max_output_tokens: int | None = None
 
     def __init__(self, *, window: int | str | None = None, side_by_side: int = 2) -> None:

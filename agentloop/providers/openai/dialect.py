@@ -17,8 +17,8 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, TypeAlias
 
 from agentloop.context import SYSTEM_ROLES
-from agentloop.messages import Json, text_of
-from agentloop.prompts import INSTRUCTIONS_IN_FRONT
+from agentloop.messages import Json, labelled_part, text_of
+from agentloop.prompts import INSTRUCTIONS_IN_FRONT, MEDIA_NOT_TAKEN
 from agentloop.providers.openai.fields import OWN_FIELDS, FieldPath
 from agentloop.providers.openai.reasoning import (
     AMOUNTS,
@@ -29,6 +29,8 @@ from agentloop.providers.openai.reasoning import (
 )
 from agentloop.providers.openai.refusals import (
     CALL_IDS,
+    CONTENT_PART,
+    MEDIA,
     NINE_LETTERS,
     NO_STREAMS,
     ONLY_STREAMS,
@@ -169,7 +171,7 @@ class Dialect:
     say in schemas is said without them. `most_output` is the longest answer in tokens that may be asked for.
     `streams` says whether it must (True) or cannot (False) stream, `instructions` who says them, `reasoning`
     how it goes back. `wants_reasoning` says that no message with calls may lack it, `call_ids` what form the
-    ids of calls must have.
+    ids of calls must have, `without_media` that images and files are named in their place.
     """
 
     without: frozenset[str] = frozenset()
@@ -181,6 +183,7 @@ class Dialect:
     instructions: Instructions = "as they come"
     reasoning: Returned = "as it came"
     wants_reasoning: bool = False
+    without_media: bool = False
     call_ids: IdForm = "as they came"
 
     @property
@@ -221,6 +224,8 @@ class Dialect:
             body["tools"] = without_keys(body["tools"], self.without_in_tools)
         if self.most_output is not None:
             body = at_most(body, _LIMITS, self.most_output)
+        if self.without_media:
+            body |= {name: named_media(body[name]) for name in _SAID if name in body}
         if isinstance(body.get("messages"), Sequence):
             body["messages"] = self._said(body["messages"])
         if isinstance(body.get("input"), Sequence):
@@ -237,6 +242,37 @@ class Dialect:
         messages = with_less_reasoning(with_instructions(messages, self.instructions), self.reasoning)
         messages = with_ids(messages, self.call_ids)
         return with_reasoning(messages) if self.wants_reasoning else messages
+
+
+_SAID = ("messages", "input")
+"""What is said, in chat completions and in the Responses API."""
+
+
+def named_media(said: Any) -> Any:
+    """The messages or items with a text in place of each image and file.
+
+    Example:
+        >>> image = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
+        >>> named_media([{"role": "user", "content": [image]}])[0]["content"][0]["text"]
+        '[image https://example.com/a.png, which this model does not take]'
+    """
+    if isinstance(said, list | tuple):
+        return [named_media(each) for each in said]
+    if not isinstance(said, Mapping):
+        return said
+    if said.get("type") in ("input_image", "input_file"):
+        chat = {"type": "image_url", "image_url": said.get("image_url") or said.get("file_id")}
+        named = labelled_part(chat, MEDIA_NOT_TAKEN) if said["type"] == "input_image" else None
+        text = (
+            named["text"]
+            if named
+            else MEDIA_NOT_TAKEN.format(what=f"file {said.get('filename', '')}".strip())
+        )
+        return {"type": "input_text", "text": text}
+    if named := labelled_part(said, MEDIA_NOT_TAKEN):
+        return named
+    changed = {name: named_media(said[name]) for name in ("content", "output") if name in said}
+    return {**said, **changed} if changed else said
 
 
 BodyChange: TypeAlias = tuple[Dialect, Dialect]
@@ -281,6 +317,12 @@ def _other_instructions(dialect: Dialect, refusal: Refusal, sent: Json) -> Diale
 def _empty_reasoning(dialect: Dialect, refusal: Refusal, _: Json) -> Dialect | None:
     is_new = refusal.is_of(REASONING_MISSED) and not dialect.wants_reasoning
     return replace(dialect, wants_reasoning=True) if is_new else None
+
+
+def _without_media(dialect: Dialect, refusal: Refusal, sent: Json) -> Dialect | None:
+    holds = any(named_media(sent[name]) != list(sent[name]) for name in _SAID if name in sent)
+    is_new = not dialect.without_media and holds and (refusal.is_of(MEDIA) or refusal.is_of(CONTENT_PART))
+    return replace(dialect, without_media=True) if is_new else None
 
 
 def _other_call_ids(dialect: Dialect, refusal: Refusal, sent: Json) -> Dialect | None:
@@ -329,6 +371,7 @@ def _left_out(dialect: Dialect, refusal: Refusal, sent: Json) -> Dialect | None:
 _LESSONS: tuple[Lesson, ...] = (
     # What names reasoning names its role, its part or its field too, and often calls that unknown.
     _less_reasoning,
+    _without_media,
     # The next three need another value, though they name a field as if it had to go.
     _other_instructions,
     _empty_reasoning,

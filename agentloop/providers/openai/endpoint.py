@@ -163,6 +163,11 @@ class ServedModel:
         """
         return self._window.tokens
 
+    @property
+    def takes_media(self) -> bool:
+        """Whether images and files are sent: until the server refuses one since its model takes none."""
+        return not self._dialects["agent"].without_media
+
     def setup(self) -> RunSetup:
         """The API, the server's address without its secrets, the window given, and the headers' names."""
         url, headers = self._choice.url, tuple(self._choice.headers or ())

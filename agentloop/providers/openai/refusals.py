@@ -138,6 +138,20 @@ CONTENT_PART = Subject(
 )
 """A kind of part of a message's content that is not known, where none but text is taken as a rule."""
 
+MEDIA = Subject(
+    _FORM_OR_TEMPLATE | {404},
+    r"\b(image|file|pdf|vision|multi-?modal)s?( content| inputs?)?\b.{0,30}"
+    r"(\bnot|n't|\bonly)( be)? (support|enabl|allow|accept)"
+    r"|\bnot support.{0,20}\b(image|vision|multi-?modal|file|pdf)"
+    r"|\bsupports? (image|vision|file|pdf)s?( inputs?)?\b"
+    r"|\bnot (a )?multi-?modal\b|\bat most 0 (image|file)|\bimage_url\b.{0,20}\bonly supported\b"
+    r"|\b(unknown|unsupported|invalid)\b.{0,30}\b(image_url|input_image|input_file)\b",
+    never=r"\b(size|large[rst]*|format|media[_ ]type|mime|decode|download|pixels|dimensions?|bytes)\b",
+)
+"""Images or files, where the model takes none of them, and not this one alone: OpenAI, vLLM ("is not a
+multimodal model"), llama.cpp ("image input is not supported"), DeepSeek ("unknown variant `image_url`") and
+OpenRouter ("No endpoints found that support image input") say it so."""
+
 CALL_IDS = Subject(
     _FORM_OR_TEMPLATE,
     r"\btool[ _-]?(call|use)s?(\[\d+\]|\.\d+)?[ _.-]?ids?\b|\b(function[ _-]?)?call[ _-]?ids?\b",
