@@ -49,3 +49,12 @@ MOST_IMPORT_RECORDS = 500_000
 
 MOST_KEYS = 10_000
 """Keys of one object in it: a message has ten, a table that somebody made an object hundreds."""
+
+MOST_MCP_BYTES = 16_000_000
+"""One message of an MCP server: a picture of 10 MB is in it as text."""
+
+MOST_MCP_TOOLS = 128
+"""Tools of one MCP server. OpenAI takes so many in a request, of all servers together."""
+
+MOST_MCP_SCHEMA_CHARS = 32_000
+"""The schema of one such tool, as JSON: those of honest servers have a few hundred, seldom thousands."""

@@ -38,7 +38,16 @@ PAGES = {
 }
 PUBLIC = (
     *("stores", "stores.base", "stores.lines", "strategies", "triggers", "stream", "testing", "workspace"),
-    *("compaction", "durable", "errors", "models", "codec", "events", "integrations.otel"),
+    *(
+        "compaction",
+        "durable",
+        "errors",
+        "models",
+        "codec",
+        "events",
+        "integrations.mcp",
+        "integrations.otel",
+    ),
 )
 
 FRAMEWORKS = {"CompactHistory", "CompactInput", "CompactMiddleware", "CompactSession"}

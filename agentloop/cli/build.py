@@ -7,8 +7,8 @@ it loads, and the instructions that the files of a project give.
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -25,6 +25,7 @@ from agentloop._plumbing.to_text import raised_at
 from agentloop._plumbing.truncate import few, head
 from agentloop.background import Background
 from agentloop.callbacks import Callbacks, checked_callbacks
+from agentloop.cli.mcp import unused_notice, with_mcp
 from agentloop.cli.process import before_leaving
 from agentloop.cli.settings import MEMORY, OFFLINE, Settings
 from agentloop.cli.terminal import run_to_end, warn
@@ -94,7 +95,12 @@ def build(settings: Settings) -> AgentSetup:
     return AgentSetup(
         agent=agent,
         callbacks=tuple(load_callbacks(settings.callbacks)),
-        notices=tuple(filter(None, (cut, chosen, _fallback_notice(settings), settings.resumed_with))),
+        notices=tuple(
+            filter(
+                None,
+                (cut, chosen, _fallback_notice(settings), settings.resumed_with, unused_notice(settings)),
+            )
+        ),
     )
 
 
@@ -193,23 +199,27 @@ def window_notice(model: ChatModel) -> str | None:
     )
 
 
-def make_runner(built: AgentSetup, settings: Settings, console: Console) -> Runner:
-    """A runner for the settings' store, to be closed at the end; a run that has to wait says so."""
+@asynccontextmanager
+async def make_runner(built: AgentSetup, settings: Settings, console: Console) -> AsyncIterator[Runner]:
+    """A runner for the settings' store, with the tools of MCP servers; a run that has to wait says so."""
 
     def waits(lease: Lease) -> None:
         warn(console, f"waiting for the session: {describe(lease)}")
 
-    return Runner(
-        built.agent,
-        store=open_store(settings.store),
-        callbacks=built.callbacks,
-        transcripts=settings.transcripts,
-        folder=str(settings.workdir),
-        redact=settings.redact,
-        when_busy=Leases(when_busy=settings.when_busy, waits=waits),
-        owner=settings.owner,
-        ttl_seconds=settings.ttl_seconds,
-    )
+    async with with_mcp(built.agent, settings, console) as agent:
+        runner = Runner(
+            agent,
+            store=open_store(settings.store),
+            callbacks=built.callbacks,
+            transcripts=settings.transcripts,
+            folder=str(settings.workdir),
+            redact=settings.redact,
+            when_busy=Leases(when_busy=settings.when_busy, waits=waits),
+            owner=settings.owner,
+            ttl_seconds=settings.ttl_seconds,
+        )
+        async with runner:
+            yield runner
 
 
 @contextmanager

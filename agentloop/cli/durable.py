@@ -18,6 +18,7 @@ from agentloop.cli.app import exit_status
 from agentloop.cli.build import build
 from agentloop.cli.faults import one_line
 from agentloop.cli.input import prompt_for
+from agentloop.cli.mcp import with_mcp
 from agentloop.cli.options import (
     AGENT,
     COMPACTION,
@@ -129,20 +130,24 @@ def worker(concurrency: int, queues: tuple[str, ...], rate: str | None, verbose:
     built, console = build(settings), error_console()
     warn(console, *built.notices)
 
-    at_work = Worker(
-        built.agent,
-        settings.store,
-        queues=limits,
-        limits=settings.limits,
-        callbacks=built.callbacks,
-        transcripts=settings.transcripts,
-        folder=str(settings.workdir),
-        redact=settings.redact,
-        on_event=functools.partial(_say_edge, console, RunEdges()),
-        on_notice=functools.partial(say, console, style="dim"),
-    )
+    async def work() -> int:
+        async with with_mcp(built.agent, settings, console) as agent:
+            at_work = Worker(
+                agent,
+                settings.store,
+                queues=limits,
+                limits=settings.limits,
+                callbacks=built.callbacks,
+                transcripts=settings.transcripts,
+                folder=str(settings.workdir),
+                redact=settings.redact,
+                on_event=functools.partial(_say_edge, console, RunEdges()),
+                on_notice=functools.partial(say, console, style="dim"),
+            )
+            return await _work_until_stopped(at_work)
+
     with before_leaving(end_all):
-        return run_to_end(_work_until_stopped(at_work))
+        return run_to_end(work())
 
 
 async def _work_until_stopped(worker: Worker) -> int:

@@ -185,6 +185,7 @@ AGENT: Sequence[KnownOption] = (
     _option("--system", "TEXT", "The system prompt, instead of the default one.", may_be_empty=True),
     _option("--system-file", "PATH", "The same, from a file."),
     _option("--tools", "MODULE[:NAME]", "Tools of a module. Repeatable.", multiple=True),
+    _option("--mcp", "FILE", "Tools of the MCP servers that this file names. Repeatable.", multiple=True),
     _option("--callbacks", "MODULE:NAME", "A callback. Repeatable.", multiple=True),
     _option("--schema", "FILE|MODULE:NAME", "Answer with JSON of this schema or type alone."),
     _option("--workdir", "DIR", "What built-in tools cannot leave. [default: this folder]"),

@@ -20,6 +20,7 @@ from agentloop.cli.app import exit_status
 from agentloop.cli.build import AgentSetup, build, make_runner, store_nothing, window_notice
 from agentloop.cli.faults import is_refusal_of_message, with_option, word_and_line
 from agentloop.cli.input import Prompt, attached_files, is_terminal, one_prompt, prompt_for
+from agentloop.cli.mcp import ask_for_found
 from agentloop.cli.process import before_leaving
 from agentloop.cli.progress import RunFigures, compaction_report, final_line, progress_on
 from agentloop.cli.resume import (
@@ -114,6 +115,7 @@ def _open_chat(flags: Mapping[str, Any], words: tuple[str, ...]) -> int:
     first = one_prompt(None, words)
     with ExitStack() as until_end:
         choice, settings = _settings(flags, until_end)
+        settings = ask_for_found(settings, error_console())
         built = build(settings)
         # The terminal library loads only where there is a terminal.
         chat = import_module("agentloop.cli.chat").chat

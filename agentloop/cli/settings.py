@@ -160,6 +160,10 @@ def read_path(text: str) -> Path:
         raise UsageError(f"{_brief(text)!r} is the home of no user: write the path") from None
 
 
+def _paths(names: Sequence[str]) -> tuple[Path, ...]:
+    return tuple(map(read_path, names))
+
+
 def _folder(text: str) -> Path:
     """The folder, which exists, its links followed."""
     named = read_path(text)
@@ -266,6 +270,7 @@ _FIELDS: Sequence[_Field] = (
     _Field("max_steps", whole_of, MOST_STEPS),
     _Field("pass_env", _variables, ()),
     _Field("tools", tuple, ()),
+    _Field("mcp", _paths, ()),
     _Field("skills", Skills),
     _Field("callbacks", tuple, ()),
     _Field("schema", str, None),
@@ -320,6 +325,7 @@ class Settings:
     streaming: bool
     system: str | None
     tools: tuple[str, ...]
+    mcp: tuple[Path, ...]
     callbacks: tuple[str, ...]
     schema: str | None
     given: tuple[tuple[str, ...], ...] = field(repr=False)

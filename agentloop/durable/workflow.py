@@ -312,6 +312,7 @@ class Execution:
         """Compact, since it is time to."""
         run, session = await self.held.open()
         if isinstance(self.held.step(), AskModel):
+            run.take_tools()
             self.held.session = await run.keeper.make_room(session)
         return {"do": "ask", "made": self.id}
 
@@ -326,6 +327,7 @@ class Execution:
         if made != self.id and not run.spending.limit_reached():
             if run.keeper.is_due(session.context):
                 return {"do": "make_room"}
+            run.take_tools()
             session = self.held.session = await run.keeper.make_room(session)
         if limit := run.spending.limit_reached():
             return {"do": "end", "status": "limit", "reason": limit.words, "limit": limit.name}

@@ -76,6 +76,7 @@ class Agent(Generic[Output_co]):
     max_steps: int = field(default=MOST_STEPS, kw_only=True)
     recall: bool = field(default=False, kw_only=True)
     output: type[Output_co] | Native[Output_co] | UnionType | Json | None = field(default=None, kw_only=True)
+    tools_changed: tuple[int, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_model("model", self.model)
@@ -90,6 +91,7 @@ class Agent(Generic[Output_co]):
         if isinstance(self.tools, str | Tool | ToolSet) or not isinstance(self.tools, Iterable):
             raise UsageError(f"tools must be a list of functions and tools, not {shown(self.tools)}")
         object.__setattr__(self, "tools", tuple(self.tools))
+        object.__setattr__(self, "tools_changed", self.tools_changed_now)
         for each in self.tools:
             if isinstance(each, type) and issubclass(each, ToolSet):
                 raise UsageError(
@@ -200,6 +202,11 @@ class Agent(Generic[Output_co]):
     def tool_sets(self) -> tuple[ToolSet, ...]:
         """The sets among its tools, in order."""
         return tuple(given for given in self.tools if isinstance(given, ToolSet))
+
+    @property
+    def tools_changed_now(self) -> tuple[int, ...]:
+        """How often the tools of each set have changed; `tools_changed` is what it was for those it has."""
+        return tuple(each.tools_changed for each in self.tool_sets)
 
     @cached_property
     def system(self) -> str | None:

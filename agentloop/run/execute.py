@@ -149,6 +149,7 @@ class RunSteps:
     async def make_room(self) -> NextStep:
         """Make the next request fit, unless a limit keeps it from being sent."""
         spending = self.run.spending
+        self.run.take_tools()
         if not spending.limit_reached():
             self.session = await self.run.keeper.make_room(self.session)
         self._limit = spending.limit_reached()

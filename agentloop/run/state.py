@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from agentloop._plumbing.aio import to_its_end
+from agentloop._plumbing.host_logging import warn
 from agentloop.callbacks import Deny
 from agentloop.context import Budget, Context, RequestPrefix, TokenCounter, count_message
 from agentloop.emitter import Emitter
-from agentloop.errors import ContextTooLongError, TakenOverError
+from agentloop.errors import ContextTooLongError, TakenOverError, ToolDefinitionError
 from agentloop.events import Event, MessageRecord, RunEndRecord
 from agentloop.messages import CallIds, Message, SeenMessage, ToolCall, Usage
 from agentloop.models import Answer, AsksWindow
@@ -133,6 +134,23 @@ class Run:
         measured = answer.usage.input_tokens if answer.usage else 0
         self.keeper.budget = self.keeper.budget.having_answered(counted, measured)
         self.spending.add(answer, counted)
+
+    def take_tools(self) -> None:
+        """Offer the tools that the agent's sets have now, where these have changed; not if they are unfit."""
+        if self.agent.tools_changed == self.agent.tools_changed_now:
+            return
+        try:
+            agent = replace(self.agent)
+            recall = (tool for name, tool in self.registry.items() if name not in self.agent.registry)
+            registry = ToolRegistry((*agent.registry.values(), *recall))
+        except ToolDefinitionError as error:
+            warn("changed tools are not offered", error=str(error))
+            return
+        prefix = replace(self.prefix, schemas=agent.schemas)
+        before, now = (Budget.of(agent.model, each, self.counter).fixed for each in (self.prefix, prefix))
+        budget = self.keeper.budget
+        self.keeper.budget = replace(budget, fixed=budget.fixed + now - before)
+        self.agent, self.registry, self.prefix = agent, registry, prefix
 
     async def learn_window(self) -> None:
         """Ask the server for a window that nobody knows: some name it once they have answered."""

@@ -39,6 +39,11 @@ class ToolSet:
         return ()
 
     @property
+    def tools_changed(self) -> int:
+        """How often its tools have changed: a run offers the new ones from its next request on."""
+        return 0
+
+    @property
     def instructions(self) -> str:
         """What stands behind the agent's instructions; it may not change while the set is in use."""
         return ""

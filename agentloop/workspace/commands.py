@@ -102,7 +102,7 @@ class Commands:
         if not 0 < timeout_seconds <= MOST_SECONDS:
             raise WorkspaceError(f"timeout_seconds must be more than 0 and at most {MOST_SECONDS}")
         output = Output()
-        mark = f"{_MARK}{uuid.uuid4().hex}"
+        mark = new_mark()
         status = await self.run(command, mark, output, seconds=timeout_seconds)
         text = await in_thread(output.text, context.redact if context else str)
         return "\n".join(part for part in (text, ending(status, timeout_seconds)) if part)
@@ -114,7 +114,7 @@ class Commands:
         """
         environment = without_secrets(os.environ, but=self.pass_env)
         read_end, write_end = os.pipe()
-        with _under_mark(mark), FileIO(read_end, "rb") as source:
+        with under_mark(mark), FileIO(read_end, "rb") as source:
             with FileIO(write_end, "wb") as target:
                 process = await asyncio.create_subprocess_shell(
                     command,
@@ -182,13 +182,18 @@ def end_all() -> None:
 
 
 @contextmanager
-def _under_mark(mark: str) -> Iterator[None]:
-    """A command with this mark is under way within the block."""
+def under_mark(mark: str) -> Iterator[None]:
+    """What has this mark is under way within the block: `end_all` ends it."""
     _under_way.add(mark)
     try:
         yield
     finally:
         _under_way.discard(mark)
+
+
+def new_mark() -> str:
+    """A mark that nothing else has."""
+    return f"{_MARK}{uuid.uuid4().hex}"
 
 
 def mark_of_job(*names: str) -> str:

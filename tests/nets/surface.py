@@ -16,6 +16,7 @@ MODULES = (
     "agentloop.errors",
     "agentloop.events",
     "agentloop.integrations.otel",
+    "agentloop.integrations.mcp",
     "agentloop.models",
     "agentloop.stores",
     "agentloop.stores.base",
