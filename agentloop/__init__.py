@@ -10,6 +10,8 @@ from agentloop._plumbing.faces import loaded_later
 if TYPE_CHECKING:
     from agentloop import compaction as compaction, stores as stores, strategies as strategies
     from agentloop import stream as stream, testing as testing, triggers as triggers, workspace as workspace
+    from agentloop.approvals import Approve as Approve, Pending as Pending, Reject as Reject
+    from agentloop.approvals import Respond as Respond
     from agentloop.background import Background as Background
     from agentloop.callbacks import Callbacks as Callbacks, Deny as Deny, Focus as Focus
     from agentloop.callbacks import Replace as Replace, Veto as Veto
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from agentloop.recall import recall_tools as recall_tools
     from agentloop.redaction import Redact as Redact, Secrets as Secrets
     from agentloop.results import CompactionPreview as CompactionPreview, RunResult as RunResult
+    from agentloop.rules import Rules as Rules
     from agentloop.run import Agent as Agent, Limits as Limits, Native as Native
     from agentloop.runner import Runner as Runner
     from agentloop.sessions import Leases as Leases
@@ -55,6 +58,7 @@ else:
     __all__, __getattr__, __dir__ = loaded_later(
         __name__,
         {
+            "approvals": "Approve Pending Reject Respond",
             "background": "Background",
             "callbacks": "Callbacks Deny Focus Replace Veto Work WorkOutcome",
             "compaction": "Compaction compact_messages compact_messages_async",
@@ -71,6 +75,7 @@ else:
             "recall": "recall_tools",
             "redaction": "Redact Secrets",
             "results": "CompactionPreview RunResult",
+            "rules": "Rules",
             "run": "Agent Limits Native",
             "runner": "Runner",
             "sessions": "Leases",

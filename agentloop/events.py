@@ -19,6 +19,8 @@ from agentloop.messages import Message, Usage
 
 __all__ = [
     "AnyEvent",
+    "ApprovalAnswered",
+    "ApprovalAsked",
     "Cleared",
     "ClearedItem",
     "Compacted",
@@ -45,6 +47,10 @@ Ranges: TypeAlias = tuple[tuple[int, int], ...]
 
 Made: TypeAlias = Literal["summary", "digest", "note"]
 """How what stands instead was made: written by a model, computed from the log, or one line that says so."""
+
+
+ApprovalVerdict: TypeAlias = Literal["approved", "rejected", "responded"]
+"""How a call that needs a yes was answered; a response stands in the place of its result."""
 
 
 def _later(default: Any) -> Any:
@@ -250,6 +256,36 @@ class RunEndRecord(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalAsked(Event):
+    """A call needs a person's yes: it is not run before it has one, with the `arguments` that it had."""
+
+    kind: ClassVar[str] = "approval_asked"
+
+    run_id: str
+    call_id: str
+    tool: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalAnswered(Event):
+    """A call that was asked about has its answer, given in that run, by whoever `by` names.
+
+    `arguments` are those that it may be run with, which may be others than asked for; `text` is why it was
+    rejected, or what stands for its result.
+    """
+
+    kind: ClassVar[str] = "approval_answered"
+
+    run_id: str
+    call_id: str
+    verdict: ApprovalVerdict
+    arguments: str = ""
+    text: str = ""
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Described(Event):
     """The session has this title, folder, owner or time to live from now on; None leaves what was.
 
@@ -300,6 +336,8 @@ AnyEvent: TypeAlias = (
     | ModelCalled
     | RunStartRecord
     | RunEndRecord
+    | ApprovalAsked
+    | ApprovalAnswered
     | Described
     | Noted
     | MediaRecord
@@ -326,6 +364,8 @@ MAIN: Final = "main"
 
 _NAMES: Final[Mapping[type, str]] = {kind: kind_name(kind) for kind in get_args(AnyEvent)}
 
+_OfRun: TypeAlias = MessageRecord | RunStartRecord | RunEndRecord | ApprovalAsked | ApprovalAnswered
+
 KINDS: Final = tuple(_NAMES.values())
 """The names of all kinds of records; `unknown` are those that a newer version wrote."""
 
@@ -336,11 +376,11 @@ class EventFilter:
 
     `branch` is the name of the sub-agent that said it, with those below it (`scout` finds `scout.a`), or
     `MAIN` for the main line alone: every record but the messages of branches. `kinds` are names such as
-    "message_added", or classes of `agentloop.events`. `run_id` is the run that the record names: messages and
-    the edges of runs name theirs, other records none. `first` and `last` are positions in the log, both taken
-    in. `text` is a phrase, whatever its case, and `regex` a Python regular expression; both look at what is
-    said, called and put in the place of messages. `synthetic` asks for summaries and notes, which nobody
-    said, or, where it is False, for messages, which somebody did.
+    "message_added", or classes of `agentloop.events`. `run_id` is the run that the record names: messages,
+    approvals and the edges of runs name theirs, other records none. `first` and `last` are positions in the
+    log, both taken in. `text` is a phrase, whatever its case, and `regex` a Python regular expression; both
+    look at what is said, called and put in the place of messages. `synthetic` asks for summaries and notes,
+    which nobody said, or, where it is False, for messages, which somebody did.
 
     These hold for a record by itself. The others hold for a whole log, in `select` alone: `archived` asks for
     what a compaction hides, or, where it is False, for what the model sees; of what is then left `newest`
@@ -392,7 +432,7 @@ class EventFilter:
         """Whether it takes this record by itself."""
         event, kind = record.event, _NAMES.get(type(record.event), "")
         branch = event.branch if isinstance(event, MessageRecord) else None
-        run_id = event.run_id if isinstance(event, MessageRecord | RunStartRecord | RunEndRecord) else None
+        run_id = event.run_id if isinstance(event, _OfRun) else None
         text = said_in(event) if self.text is not None or self.regex is not None else ""
         return (
             (self.first is None or self.first <= record.seq)

@@ -195,6 +195,12 @@ TOO_MANY_CALLS = (
     "Look at their results, then ask for less at once."
 )
 DENIED = "not run: it was denied: {reason}"
+NEEDS_YES = (
+    "not run: {name} needs a person's yes for these arguments, and nobody can be asked from here: "
+    "call it yourself"
+)
+REJECTED = "not run: a person said no: {reason}"
+CHANGED = "[A person changed the arguments to {arguments}]\n"
 CHECK_FAILED = "not run: what checks calls failed"
 LIMIT_BEFORE_CALL = "not run: {reason}"
 

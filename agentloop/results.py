@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Generic
 from agentloop._plumbing.checks import shown
 from agentloop._plumbing.to_text import error_text
 from agentloop._plumbing.truncate import beginning
+from agentloop.approvals import Pending
 from agentloop.errors import (
     AgentLoopError,
     ContextOverflowError,
@@ -41,13 +42,14 @@ NOTHING_TO_DO = (
 class RunResult(Generic[Output_co]):
     """What a run came to.
 
-    `output` is the answer: text, or a value of the agent's `output`. `status` is `answered`, or `limit` where
-    a limit ended it: `limit` is then its name in `Limits`, `reason` says it in words, and `output` is all the
-    text that the model said since the prompt. An answer that was cut short
-    by the model's output limit or by a filter has the `reason` `length` or `content_filter`. `messages` is
-    what the model sees at the end; the whole history stands in the log. `usage` and `cost` (US dollars, None
-    where no price is known) count every request, those for summaries too. `compactions` lists all that were
-    begun, failed ones as well; `callback_failures` the callbacks that raised or took too long.
+    `output` is the answer: text, or a value of the agent's `output`. `status` is `answered`, or
+    `needs_approval` where the calls in `pending` wait for a yes, or `limit` where a limit ended it: `limit`
+    is then its name in `Limits`, `reason` says it in words. At both `output` is all the text that the model
+    said since the prompt. An answer that was cut short by the model's output limit or by a filter has the
+    `reason` `length` or `content_filter`. `messages` is what the model sees at the end; the whole history
+    stands in the log. `usage` and `cost` (US dollars, None where no price is known) count every request,
+    those for summaries too. `compactions` lists all that were begun, failed ones as well; `callback_failures`
+    the callbacks that raised or took too long.
     """
 
     output: Output_co
@@ -61,6 +63,7 @@ class RunResult(Generic[Output_co]):
     reason: str | None = None
     limit: LimitName | None = None
     callback_failures: tuple[CallbackFailed, ...] = ()
+    pending: tuple[Pending, ...] = ()
 
     def __repr__(self) -> str:
         said = repr(beginning(self.output, 60)) if isinstance(self.output, str) else shown(self.output)

@@ -12,6 +12,7 @@ from typing import Any, Generic, Self
 
 import agentloop.compaction as compaction
 from agentloop._plumbing.checks import above_zero, shown, text_or_none, whole
+from agentloop.approvals import Answers, Approver, Pending, checked_answers
 from agentloop.callbacks import Callbacks, checked_callbacks
 from agentloop.context import Budget
 from agentloop.emitter import CALLBACK_SECONDS, Emitter, Sink, drop_event
@@ -20,6 +21,7 @@ from agentloop.events import EventFilter, Record, select
 from agentloop.messages import Message
 from agentloop.redaction import Redact, Redaction, checked_redaction
 from agentloop.results import CompactionPreview, Output_co, RunResult
+from agentloop.rules import Rules
 from agentloop.run import (
     Agent,
     Limits,
@@ -27,8 +29,10 @@ from agentloop.run import (
     RunConfig,
     as_user_message,
     execute_run,
+    pending_of,
     run_sub_agent,
     transcripts_folder,
+    waiting_in,
 )
 from agentloop.sessions import (
     Conversation,
@@ -71,6 +75,10 @@ class Runner(Generic[Output_co]):
     grants no leases lets everybody in: then who meets another run in the log stops. Compacting, undoing and
     looking need no lease.
 
+    `approver` is asked at once for a yes to each call of a tool with `needs_approval`: a function of a
+    `Pending` that gives `Approve()`, `Reject(why)`, `Respond(text)`, or None where nobody can say. It may
+    take as long as it takes. `rules` say which calls run unasked, which are asked about, and which never run.
+
     With `owner`, new sessions belong to that owner and no others are seen. New sessions may be swept
     `ttl_seconds` after their newest record, None for never.
 
@@ -83,8 +91,9 @@ class Runner(Generic[Output_co]):
 
     Raises:
         UsageError: the store is none, a callback is a class or would never be called, `redact` is no function
-            or gives no text, `transcripts` or `folder` is no path, `callback_seconds` or `ttl_seconds` no
-            number above 0, `when_busy` none of its words, or `owner` no name.
+            or gives no text, `approver` is no function, `rules` are none, `transcripts` or `folder` is
+            no path, `callback_seconds` or `ttl_seconds` no number above 0, `when_busy` none of its words, or
+            `owner` no name.
     """
 
     def __init__(
@@ -100,6 +109,8 @@ class Runner(Generic[Output_co]):
         when_busy: WhenBusy | Leases = "refuse",
         owner: str | None = None,
         ttl_seconds: float | None = None,
+        approver: Approver | None = None,
+        rules: Rules | None = None,
     ) -> None:
         self._redact = None if redact is None else checked_redaction(redact)
         self._config = run_config(
@@ -113,6 +124,8 @@ class Runner(Generic[Output_co]):
             when_busy=when_busy,
             owner=owner,
             ttl_seconds=ttl_seconds,
+            approver=approver,
+            rules=rules,
         )
 
     def __repr__(self) -> str:
@@ -169,19 +182,25 @@ class Runner(Generic[Output_co]):
         self,
         session_id: str,
         *,
+        answers: Answers | None = None,
         deps: Any = None,
         limits: Limits | None = None,
         on_event: Sink = drop_event,
     ) -> RunResult[Output_co]:
-        """Go on with a run that was interrupted; no finished tool runs again.
+        """Go on with a run that was interrupted, or that waits for a yes; no finished tool runs again.
 
-        A session whose last run was answered gives that answer again. `on_event` is as in `run`.
+        `answers` are replies to calls in its `pending`, by their ids, given in any process, however much
+        later. What has none waits on. A session whose last run was answered gives that answer again.
+        `on_event` is as in `run`.
 
         Raises:
             SessionNotFoundError: there is no such session.
             SessionBusyError: another run works on it.
+            UsageError: an answer is to a call that does not wait, or has its answer; the arguments of a yes
+                do not fit, or the agent does not have the tool. Nothing is stored.
         """
-        return await self._run(None, check_trunk(session_id), (), deps, limits, on_event)
+        given = checked_answers(answers or {})
+        return await self._run(None, check_trunk(session_id), (), deps, limits, on_event, given)
 
     async def stream(
         self,
@@ -189,6 +208,7 @@ class Runner(Generic[Output_co]):
         *,
         session_id: str | None = None,
         history: Conversation = (),
+        answers: Answers | None = None,
         deps: Any = None,
         limits: Limits | None = None,
     ) -> AsyncGenerator[AnyStreamEvent, None]:
@@ -200,7 +220,8 @@ class Runner(Generic[Output_co]):
         """
         events: asyncio.Queue[AnyStreamEvent | None] = asyncio.Queue()
         message = None if prompt is None else as_user_message(prompt)
-        run = self._run(message, session_id, history, deps, limits, events.put_nowait)
+        given = checked_answers(answers or {})
+        run = self._run(message, session_id, history, deps, limits, events.put_nowait, given)
         task = asyncio.create_task(run)
         task.add_done_callback(lambda _: events.put_nowait(None))
         try:
@@ -210,6 +231,15 @@ class Runner(Generic[Output_co]):
         finally:
             task.cancel()
             await asyncio.wait({task})
+
+    async def pending(self, session_id: str) -> tuple[Pending, ...]:
+        """The calls of the session, and of its sub-agents, that wait for a yes, oldest first.
+
+        Raises:
+            SessionNotFoundError: there is no such session.
+        """
+        waiting = await waiting_in(self._config.sessions, await self._existing(session_id))
+        return tuple(pending_of(log.id, call) for log, call in waiting.values())
 
     async def compact(
         self,
@@ -328,13 +358,21 @@ class Runner(Generic[Output_co]):
         deps: Any,
         limits: Limits | None,
         sink: Sink,
+        answers: Answers | None = None,
     ) -> RunResult[Output_co]:
         session_id = new_session_id() if session_id is None else check_trunk(session_id)
         earlier = self.sessions.events_of(history) if history != () else ()
         if earlier and message is None:
             raise UsageError("a history begins a new session, and there is no prompt: give one")
         return await execute_run(
-            self._config, message, session_id, earlier=earlier, sink=sink, deps=deps, limits=limits
+            self._config,
+            message,
+            session_id,
+            earlier=earlier,
+            sink=sink,
+            deps=deps,
+            limits=limits,
+            answers=answers,
         )
 
     async def _existing(self, session_id: str) -> Session:
@@ -365,6 +403,8 @@ def run_config(
     when_busy: WhenBusy | Leases = "refuse",
     owner: str | None = None,
     ttl_seconds: float | None = None,
+    approver: Approver | None = None,
+    rules: Rules | None = None,
 ) -> RunConfig:
     """What the runs of this agent share; what its caller gave is checked.
 
@@ -375,6 +415,10 @@ def run_config(
     if not isinstance(agent, Agent):
         raise UsageError(f"agent must be an Agent(model, …), not {shown(agent)}")
     text_or_none("folder", folder)
+    if not isinstance(rules, Rules | None):
+        raise UsageError(f"rules must be Rules(…), or None, not {shown(rules)}")
+    if approver is not None and not callable(approver):
+        raise UsageError(f"approver must be a function of a Pending, or None, not {shown(approver)}")
     sessions = Sessions(
         store=store,
         leases=when_busy if isinstance(when_busy, Leases) else Leases(when_busy=when_busy),
@@ -391,6 +435,8 @@ def run_config(
         callbacks=checked_callbacks(callbacks),
         callback_seconds=callback_seconds,
         transcripts=transcripts_folder(transcripts),
+        approver=approver,
+        rules=rules,
     )
 
 

@@ -12,11 +12,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from agentloop.errors import StoreError
-from agentloop.events import EventFilter, MessageRecord, Record
+from agentloop.events import ApprovalVerdict, EventFilter, MessageRecord, Record
 from agentloop.messages import Message, Usage
 
 __all__ = [
     "AnyStreamEvent",
+    "ApprovalGiven",
+    "ApprovalNeeded",
     "CallRepeated",
     "CallbackFailed",
     "CompactionEnded",
@@ -151,6 +153,26 @@ class ToolStarted(StreamEvent):
     call_id: str
     name: str
     arguments: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalNeeded(StreamEvent):
+    """A tool call is not run before somebody says yes; `arguments` is the JSON text of the model."""
+
+    call_id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalGiven(StreamEvent):
+    """A tool call that needed a yes has its answer; `text` is why not, or what stands for its result."""
+
+    call_id: str
+    name: str
+    verdict: ApprovalVerdict
+    text: str = ""
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,6 +329,8 @@ AnyStreamEvent: TypeAlias = (
     | TextDelta
     | OutputDelta
     | MessageAdded
+    | ApprovalNeeded
+    | ApprovalGiven
     | ToolStarted
     | ToolProgress
     | CallRepeated

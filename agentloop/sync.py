@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Any, Generic, Self
 
 from agentloop._plumbing.portal import Portal
+from agentloop.approvals import Answers, Approver, Pending
 from agentloop.callbacks import Callbacks
 from agentloop.emitter import CALLBACK_SECONDS
 from agentloop.events import EventFilter, Record
 from agentloop.messages import Message
 from agentloop.redaction import Redact
 from agentloop.results import CompactionPreview, Output_co, RunResult
+from agentloop.rules import Rules
 from agentloop.run import Agent, Limits, Prompt
 from agentloop.runner import Runner
 from agentloop.sessions import Conversation, ExportFormat, Leases, StoredSessions, WhenBusy
@@ -40,6 +42,8 @@ class SyncRunner(Generic[Output_co]):
         when_busy: WhenBusy | Leases = "refuse",
         owner: str | None = None,
         ttl_seconds: float | None = None,
+        approver: Approver | None = None,
+        rules: Rules | None = None,
     ) -> None:
         self._runner = Runner(
             agent,
@@ -52,6 +56,8 @@ class SyncRunner(Generic[Output_co]):
             when_busy=when_busy,
             owner=owner,
             ttl_seconds=ttl_seconds,
+            approver=approver,
+            rules=rules,
         )
         self._portal = Portal()
 
@@ -77,10 +83,20 @@ class SyncRunner(Generic[Output_co]):
         return self._portal.run(run)
 
     def resume(
-        self, session_id: str, *, deps: Any = None, limits: Limits | None = None
+        self,
+        session_id: str,
+        *,
+        answers: Answers | None = None,
+        deps: Any = None,
+        limits: Limits | None = None,
     ) -> RunResult[Output_co]:
         """See `Runner.resume`."""
-        return self._portal.run(self._runner.resume(session_id, deps=deps, limits=limits))
+        resuming = self._runner.resume(session_id, answers=answers, deps=deps, limits=limits)
+        return self._portal.run(resuming)
+
+    def pending(self, session_id: str) -> tuple[Pending, ...]:
+        """See `Runner.pending`."""
+        return self._portal.run(self._runner.pending(session_id))
 
     def stream(
         self,
@@ -88,6 +104,7 @@ class SyncRunner(Generic[Output_co]):
         *,
         session_id: str | None = None,
         history: Conversation = (),
+        answers: Answers | None = None,
         deps: Any = None,
         limits: Limits | None = None,
     ) -> Iterator[AnyStreamEvent]:
@@ -95,8 +112,10 @@ class SyncRunner(Generic[Output_co]):
 
         It ends where it began: a child of a fork leaves one of its parent alone, and is refused it.
         """
-        run = self._runner.stream(prompt, session_id=session_id, history=history, deps=deps, limits=limits)
-        return self._portal.each(run)
+        events = self._runner.stream(
+            prompt, session_id=session_id, history=history, answers=answers, deps=deps, limits=limits
+        )
+        return self._portal.each(events)
 
     def compact(
         self,

@@ -350,6 +350,8 @@ def test_no_option_of_a_run_is_taken_before_a_command_and_forgotten(
 
 
 HEEDED: dict[str, Sequence[KnownOption]] = {
+    "approvals": STORE,
+    "approve": (*MODEL, *COMPACTION, *AGENT, *STORE),
     "compact": (*MODEL, *COMPACTION, *AGENT, *STORE),
     "completion": (),
     "config": (),

@@ -14,6 +14,8 @@ from agentloop.codec import SCHEMA_VERSION, decode, encode
 from agentloop.errors import StoreError, UsageError
 from agentloop.events import (
     AnyEvent,
+    ApprovalAnswered,
+    ApprovalAsked,
     Cleared,
     ClearedItem,
     Compacted,
@@ -99,6 +101,9 @@ events: st.SearchStrategy[Event] = st.one_of(
               seconds=seconds, cost=st.none() | seconds, **own),
     st.builds(RunStartRecord, run_id=texts, model=texts, **own),
     st.builds(RunEndRecord, run_id=texts, status=texts, usage=usages, **own),
+    st.builds(ApprovalAsked, run_id=texts, call_id=texts, tool=texts, arguments=texts, **own),
+    st.builds(ApprovalAnswered, run_id=texts, call_id=texts, text=texts, by=texts,
+              verdict=st.sampled_from(["approved", "rejected", "responded"]), **own),
     st.builds(Described, title=st.none() | texts, folder=st.none() | texts, **own),
     st.builds(Noted, source=texts, data=st.dictionaries(texts, json_values, max_size=3), **own),
 )  # fmt: skip
@@ -259,6 +264,8 @@ EVERY_NUMBER: tuple[Event, ...] = (
     ModelCalled(purpose="agent", model="m", usage=Usage(), cost=0.5),
     RunStartRecord(run_id="r"),
     RunEndRecord(run_id="r", status="answered"),
+    ApprovalAsked(run_id="r", call_id="c", tool="t", arguments="{}"),
+    ApprovalAnswered(run_id="r", call_id="c", verdict="approved"),
     Described(ttl_seconds=5.0),
     Noted(source="s"),
     MediaRecord(url="data:image/png;base64,"),

@@ -411,7 +411,7 @@ def test_every_option_of_a_command_stands_in_its_row_and_no_other(name: str) -> 
     said = {option for cells in mine for option in OPTION.findall(" ".join(cells))}
     shared = (
         long_options(program)
-        if name in ("compact", "worker")
+        if name in ("approve", "compact", "worker")
         else {"--store", "--owner", "--redact", "--base-url", "--header"}
     )
     assert said - {"--help"} <= long_options(command)

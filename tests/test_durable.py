@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from agentloop import Agent, Compaction, Limits, Runner, tool
+from agentloop import Agent, Approve, Compaction, Limits, Reject, Runner, UsageError, tool
 from agentloop.durable import RunQueue
 from agentloop.errors import ModelUnavailableError
 from agentloop.events import Compacted, Described, ModelCalled, RunEndRecord, RunSetup, RunStartRecord
@@ -300,3 +300,31 @@ def answered_by_number() -> Iterator[Any]:
 
     while True:
         yield reply
+
+
+async def test_a_call_waits_without_a_worker_and_its_answer_goes_on_in_another(
+    url: str, queue: RunQueue, store: SessionStore
+) -> None:
+    gone: list[str] = []
+
+    @tool(needs_approval=True)
+    def delete(path: str) -> str:
+        """Delete a file."""
+        gone.append(path)
+        return f"{path} is gone"
+
+    both = calls(("echo", {"text": "a"}), ("delete", {"path": "a"}), ("delete", {"path": "b"}))
+    run_id = await queue.submit("Delete a and b.", session_id="waits")
+    async with at_work(Agent(ScriptedModel([both]), tools=[echo, delete]), url):
+        asked = await over(queue, run_id)
+    assert (asked.state, gone) == ("needs_approval", [])
+    async with Runner(Agent(ScriptedModel([])), store=url, transcripts=None) as runner:
+        first, second = await runner.pending("waits")
+    with pytest.raises(UsageError, match="no call 'nope' waits"):
+        await queue.approve(run_id, {"nope": Approve()})
+    again = await queue.approve(run_id, {first.call_id: Approve(by="ann"), second.call_id: Reject("keep it")})
+    async with at_work(Agent(ScriptedModel(["one is gone"]), tools=[echo, delete]), url):
+        done = await over(queue, again)
+    assert (done.state, await queue.answer(again), gone) == ("answered", "one is gone", ["a"])
+    with pytest.raises(UsageError, match="waits for an answer"):
+        await queue.approve(run_id, {first.call_id: Approve()})

@@ -30,6 +30,8 @@ ORDER = [
     "retry",
     "model_call",
     "callbacks",
+    "approvals",
+    "rules",
     "redaction",
     "emitter",
     "tools",

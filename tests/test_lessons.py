@@ -38,6 +38,7 @@ from lessons import (
     l15_overflow_guard,
     l16_callbacks_memory,
     l17_sessions_resume_workers,
+    l18_approvals_hooks,
 )
 from tests.cli_kit import ROOT, Finished, environment, run_script
 from tests.cli_kit import agentloop as command_line
@@ -53,6 +54,7 @@ PUBLIC_MODULES = {
     "durable",
     "models",
     "sessions",
+    "stores",
     "strategies",
     "stream",
     "testing",
@@ -88,6 +90,7 @@ SHOWN = {
     "l15_overflow_guard": ("the server refused", "2,500 learnt", "paused after 3", "the prompt has"),
     "l16_callbacks_memory": ("before_compaction:", "facts.json", "Your allergy is peanuts."),
     "l17_sessions_resume_workers": ("status 9", "interrupted: the run", "packed: tent, stove", "is busy"),
+    "l18_approvals_hooks": ("status: needs_approval", "waits:  delete", "denied: pay 20", "status: answered"),
 }
 
 each_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
@@ -385,6 +388,11 @@ def test_a_killed_program_is_gone_on_with_and_two_at_once_do_not_meet() -> None:
 def test_a_worker_answers_where_there_is_a_database(database: str) -> None:
     shown = l17_sessions_resume_workers.main(database=database)
     assert shown.queued == "answered: I see 1 message, this one included."
+
+
+def test_a_call_that_was_approved_runs_once_and_the_hook_counts() -> None:
+    shown = l18_approvals_hooks.main()
+    assert (shown.answer, shown.disc, shown.left) == ("Cleaned: old.log is gone.", ("notes.md",), 5)
 
 
 def test_the_page_of_the_course_is_made_from_the_lessons() -> None:

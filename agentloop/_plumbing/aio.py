@@ -11,6 +11,7 @@ import asyncio
 import concurrent.futures
 import contextvars
 import functools
+import inspect
 import signal
 import threading
 import time
@@ -21,7 +22,7 @@ from queue import SimpleQueue
 from types import CodeType, TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-from agentloop._plumbing.callables import without_partials
+from agentloop._plumbing.callables import is_async, without_partials
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -88,6 +89,24 @@ async def to_its_end(work: Coroutine[Any, Any, T], *, grace_seconds: float = CAN
         except asyncio.CancelledError:
             await _waited(task, grace_seconds)
         raise
+
+
+async def said_by(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a user's function says; a plain one is asked in a thread.
+
+    Raises:
+        RuntimeError: it raised what would end the program, or its own task.
+        Exception: what else it raised.
+    """
+    try:
+        said = function(*arguments) if is_async(function) else await in_thread(function, *arguments)
+        return await said if inspect.isawaitable(said) else said
+    except (Exception, GeneratorExit):
+        raise
+    except BaseException as error:
+        if is_ctrl_c(error) or (isinstance(error, asyncio.CancelledError) and not is_leaked(error)):
+            raise
+        raise RuntimeError(f"{type(error).__name__} {error}".strip()) from error
 
 
 def is_leaked(error: BaseException) -> bool:

@@ -2,11 +2,12 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from agentloop._plumbing.to_text import strict
+from agentloop.approvals import Pending
 from agentloop.cli.terminal import StandardOutput
 from agentloop.messages import Usage
 from agentloop.stream import CallbackFailed, LimitName, RunEnded, RunStatus, StreamEvent, to_json
@@ -18,7 +19,7 @@ _STRICT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=st
 class Outcome:
     """How a call ended; `status` is a word of the exit table, `error` one line where it was no answer.
 
-    `reason` and `limit` are those of `RunResult`.
+    `reason`, `limit` and `pending` are those of `RunResult`.
     """
 
     status: RunStatus
@@ -32,6 +33,7 @@ class Outcome:
     error: str | None = None
     reason: str | None = None
     limit: LimitName | None = None
+    pending: Sequence[Pending] = ()
 
 
 class AnswerWriter:

@@ -39,6 +39,14 @@ from agentloop.errors import UsageError
 from agentloop.stream import RunStatus
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
+    "approvals": (
+        "agentloop.cli.approvals:approvals",
+        "List the calls that wait for a person's yes, also those of durable runs.",
+    ),
+    "approve": (
+        "agentloop.cli.approvals:approve",
+        "Answer a call that waits for a yes, and go on with its run.",
+    ),
     "compact": ("agentloop.cli.compact:compact", "Compact a stored session now."),
     "completion": ("agentloop.cli.config:completion", "Print what completes commands in bash, zsh or fish."),
     "config": (

@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,6 +24,7 @@ from agentloop._plumbing.private_files import refused
 from agentloop._plumbing.strict_json import strict_value
 from agentloop._plumbing.to_text import raised_at
 from agentloop._plumbing.truncate import few, head
+from agentloop.approvals import Approver
 from agentloop.background import Background
 from agentloop.callbacks import Callbacks, checked_callbacks
 from agentloop.cli.mcp import unused_notice, with_mcp
@@ -35,6 +37,7 @@ from agentloop.errors import AgentLoopError, UsageError
 from agentloop.models import ChatModel
 from agentloop.providers.offline import OfflineModel
 from agentloop.redaction import Redact, checked_redaction
+from agentloop.rules import Rules
 from agentloop.run import Agent, Limits, check_priced
 from agentloop.runner import Runner
 from agentloop.sessions import Leases, describe
@@ -43,7 +46,7 @@ from agentloop.stores.base import Lease
 from agentloop.todo import Todo
 from agentloop.tools import Tool, ToolSet, is_tool
 from agentloop.triggers import WindowFraction
-from agentloop.workspace import workspace_tools
+from agentloop.workspace import PERMISSIONS, workspace_tools
 
 AnyTool: TypeAlias = Tool | ToolSet | Callable[..., Any]
 DEFAULT = (
@@ -77,11 +80,12 @@ def build(settings: Settings) -> AgentSetup:
     settings, chosen = choose_model(settings)
     model = make_model(settings.model, settings)
     compaction = _compaction(settings)
+    allow = [kind for kind in PERMISSIONS if settings.rules.offer(kind)]
     instructions, cut = _instructions(settings, settings.window or model.window)
     agent = Agent(
         model,
         tools=[
-            *workspace_tools(settings.workdir, allow=settings.allow, pass_env=settings.pass_env),
+            *workspace_tools(settings.workdir, allow=allow, pass_env=settings.pass_env),
             *_tool_sets(settings),
             *load_tools(settings.tools),
         ],
@@ -102,6 +106,16 @@ def build(settings: Settings) -> AgentSetup:
             )
         ),
     )
+
+
+def _check_rules(rules: Rules, agent: Agent) -> None:
+    known = [*PERMISSIONS, *agent.registry]
+    for name in rules.names:
+        if not any(fnmatchcase(each, name) for each in known):
+            raise UsageError(
+                f"no tool is called {name!r}: --allow, --ask and --deny take write, shell, or one of "
+                f"{few(list(agent.registry))}"
+            )
 
 
 def _tool_sets(settings: Settings) -> Iterator[ToolSet]:
@@ -200,13 +214,16 @@ def window_notice(model: ChatModel) -> str | None:
 
 
 @asynccontextmanager
-async def make_runner(built: AgentSetup, settings: Settings, console: Console) -> AsyncIterator[Runner]:
+async def make_runner(
+    built: AgentSetup, settings: Settings, console: Console, approver: Approver | None = None
+) -> AsyncIterator[Runner]:
     """A runner for the settings' store, with the tools of MCP servers; a run that has to wait says so."""
 
     def waits(lease: Lease) -> None:
         warn(console, f"waiting for the session: {describe(lease)}")
 
     async with with_mcp(built.agent, settings, console) as agent:
+        _check_rules(settings.rules, agent)
         runner = Runner(
             agent,
             store=open_store(settings.store),
@@ -217,6 +234,8 @@ async def make_runner(built: AgentSetup, settings: Settings, console: Console) -
             when_busy=Leases(when_busy=settings.when_busy, waits=waits),
             owner=settings.owner,
             ttl_seconds=settings.ttl_seconds,
+            approver=approver,
+            rules=settings.rules,
         )
         async with runner:
             yield runner

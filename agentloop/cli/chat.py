@@ -15,6 +15,7 @@ from rich.console import Console
 
 from agentloop._plumbing.amounts import whole_of
 from agentloop._plumbing.private_files import make_private_file, make_private_folder
+from agentloop.cli.asking import Asking
 from agentloop.cli.build import AgentSetup, make_runner, window_notice
 from agentloop.cli.compact import compaction_text, preview_text, rewind_text, undone
 from agentloop.cli.faults import is_refusal_of_message, one_line, show_where, with_option
@@ -70,7 +71,8 @@ async def _talk(
     attached: Sequence[File],
     console: Console,
 ) -> int:
-    async with make_runner(built, settings, console) as runner:
+    asking = Asking(console, settings.workdir)
+    async with make_runner(built, settings, console, asking) as runner:
         session_id = await session_id_for(choice, runner.store, settings.workdir, owner=settings.owner)
         talk = Chat(runner, session_id, console, settings, attached)
         where = f"session {session_id}" if talk.stored else "nothing is stored"

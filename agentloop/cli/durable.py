@@ -141,6 +141,7 @@ def worker(concurrency: int, queues: tuple[str, ...], rate: str | None, verbose:
                 transcripts=settings.transcripts,
                 folder=str(settings.workdir),
                 redact=settings.redact,
+                rules=settings.rules,
                 on_event=functools.partial(_say_edge, console, RunEdges()),
                 on_notice=functools.partial(say, console, style="dim"),
             )

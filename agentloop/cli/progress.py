@@ -5,6 +5,7 @@
 
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,9 +14,11 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
+from agentloop.approvals import Pending
 from agentloop.cli.terminal import line_of, printable
 from agentloop.messages import Usage
 from agentloop.stream import (
+    ApprovalGiven,
     CallbackFailed,
     CallRepeated,
     CompactionEnded,
@@ -73,6 +76,7 @@ class RunFigures:
     cost: float | None = None
     context: ContextStatus | None = None
     ended: RunEnded | None = None
+    waiting: Sequence[Pending] = ()
 
     def add(self, event: StreamEvent) -> None:
         """Take one more event into account."""
@@ -216,6 +220,9 @@ class EventLines:
                 self.calls[event.call_id] = call_text(event.name, event.arguments)
             case ToolEnded():
                 return self._tool(event)
+            case ApprovalGiven():
+                by = f" by {event.by}" if event.by else ""
+                return Text(line_of(f"? {event.name}: {event.verdict}{by}"), style="dim")
             case ToolProgress(call_id=call_id) if call_id not in self.calls:
                 return Text(line_of(event.text), style="yellow")
             case CompactionStarted():
@@ -235,6 +242,12 @@ class EventLines:
         call = self.calls.pop(event.call_id, None) or _cut(line_of(event.name), _LINE_CHARS)
         text = f"• {call} {seconds(event.duration_seconds)}"
         return Text(text) if event.status == "ok" else Text(f"{text} {event.status}", style="red")
+
+
+def approval_line(pending: Pending) -> str:
+    """A call that waits, on one line."""
+    call = call_text(pending.tool, json.dumps(pending.arguments, ensure_ascii=False))
+    return f"waits for a yes: {call} ({line_of(pending.call_id)})"
 
 
 def compaction_line(what: CompactionEnded | CompactionResult) -> str:

@@ -270,6 +270,13 @@ def resume_hint(session_id: str, settings: Settings) -> str:
     return f"go on with: {_command((), given, ('-r', session_id))}" + "".join(headers)
 
 
+def approve_hint(session_id: str, settings: Settings) -> str:
+    """The line that says how to answer a call that waits, the run's options repeated behind the command."""
+    given = [option for option in settings.given if not _takes_over(option)]
+    command = _command(("approve", session_id), given, ())
+    return f"say yes by: {command}; no by --reject WHY, and --respond TEXT stands for its result"
+
+
 def rewind_hint(session_id: str, settings: Settings) -> str:
     """The line that says how to take a message back that the server will never take."""
     given = [option for option in settings.given if option[0] in _OF_SESSIONS]

@@ -5,26 +5,30 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from typing import Any
 
+import click
 from rich.console import Console
 from rich.text import Text
 
+from agentloop.approvals import Answers, Pending
 from agentloop.cli.answer_writers import AnswerWriter, Outcome, writer_for
 from agentloop.cli.app import exit_status
 from agentloop.cli.build import AgentSetup, build, make_runner, store_nothing, window_notice
 from agentloop.cli.faults import is_refusal_of_message, with_option, word_and_line
 from agentloop.cli.input import Prompt, attached_files, is_terminal, one_prompt, prompt_for
 from agentloop.cli.mcp import ask_for_found
+from agentloop.cli.options import flags_of
 from agentloop.cli.process import before_leaving
-from agentloop.cli.progress import RunFigures, compaction_report, final_line, progress_on
+from agentloop.cli.progress import RunFigures, approval_line, compaction_report, final_line, progress_on
 from agentloop.cli.resume import (
     SessionChoice,
+    approve_hint,
     read_past,
     resume_hint,
     resume_settings,
@@ -53,6 +57,8 @@ class RunCall:
     built: AgentSetup
     prompt: Prompt
     choice: SessionChoice
+    answer: Callable[[Sequence[Pending]], Answers] | None = None
+    """Gives the answers to what waits in the session."""
 
 
 def start(flags: Mapping[str, Any], words: tuple[str, ...]) -> int:
@@ -61,6 +67,18 @@ def start(flags: Mapping[str, Any], words: tuple[str, ...]) -> int:
     if shape == "text" and flags.get("prompt") is None and is_terminal() and os.isatty(1):
         return _open_chat(flags, words)
     return _run_prompt(flags, words, shape)
+
+
+def answer_and_go_on(name: str, answer: Callable[[Sequence[Pending]], Answers]) -> int:
+    """Answer the calls that wait in that session, and go on with its run; the exit status."""
+    flags = {**flags_of(click.get_current_context()), "resume": name}
+    writer = writer_for(_shape(flags), StandardOutput.claimed())
+    try:
+        with ExitStack() as until_end:
+            call = replace(_call(flags, (), until_end), answer=answer)
+            return run_to_end(run_once(call, writer, error_console()))
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 — each end is told where the answer goes
+        return _report(error, writer)
 
 
 def report_early_end(shape: str, error: BaseException) -> int:
@@ -78,10 +96,13 @@ async def run_once(call: RunCall, writer: AnswerWriter, console: Console) -> int
         if tally.context:
             console.print(final_line(tally))
         status = await report_outcome(outcome, writer, console)
+    for each in outcome.pending:
+        say(console, approval_line(each), style="bold yellow")
     if _is_stored(tally):
         for line in compaction_report(tally, call.settings.transcripts):
             console.print(Text(line, style="yellow"))
-        say(console, resume_hint(tally.session_id, call.settings), style="dim")
+        hint = approve_hint if outcome.pending else resume_hint
+        say(console, hint(tally.session_id, call.settings), style="dim")
         if tally.refused:
             say(console, rewind_hint(tally.session_id, call.settings), style="yellow")
     return status
@@ -175,6 +196,8 @@ async def _show_run(call: RunCall, writer: AnswerWriter, console: Console, tally
     try:
         async with make_runner(call.built, call.settings, console) as runner:
             await _run(call, runner, tally, show)
+            if tally.ended and tally.ended.status == "needs_approval":
+                tally.waiting = await runner.pending(tally.session_id)
     except asyncio.CancelledError:
         return _outcome(tally, "interrupted", _INTERRUPTED)
     except StandardOutputError as error:
@@ -200,6 +223,8 @@ async def _run(
         tally.earlier, tally.goes_on = past.compactions, past.exists
     events: asyncio.Queue[StreamEvent | None] = asyncio.Queue()
     how: dict[str, Any] = {"limits": settings.limits, "on_event": events.put_nowait}
+    if call.answer:
+        how["answers"] = call.answer(await runner.pending(session_id))
     prompt = call.prompt.whole
     run = asyncio.create_task(
         runner.resume(session_id, **how)
@@ -254,6 +279,7 @@ def _outcome(tally: RunFigures, word: RunStatus, error: str | None) -> Outcome:
         error=error,
         reason=ended.reason if ended else None,
         limit=ended.limit if ended else None,
+        pending=tally.waiting,
     )
 
 

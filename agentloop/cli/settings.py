@@ -32,11 +32,11 @@ from agentloop.redaction import (
     secrets_in_header,
     without_credentials,
 )
+from agentloop.rules import Rules
 from agentloop.run import MOST_STEPS, Limits
 from agentloop.sessions import WhenBusy
 from agentloop.skills import Skills
 from agentloop.stores.base import checked_owner
-from agentloop.workspace import PERMISSIONS
 
 T = TypeVar("T")
 APIS = ("chat", "responses")
@@ -120,10 +120,6 @@ def _word(text: str, words: Sequence[str], fault: str) -> str:
 
 def _api(text: str) -> str:
     return _word(text, APIS, "no API")
-
-
-def _allowed(names: Sequence[str]) -> frozenset[str]:
-    return frozenset(_word(name, PERMISSIONS, "nothing to allow") for name in names)
 
 
 def _headers(lines: Sequence[str]) -> Mapping[str, str]:
@@ -260,7 +256,6 @@ _FIELDS: Sequence[_Field] = (
     _Field("api", _api, APIS[0]),
     _Field("api_key"),
     _Field("summary_model"),
-    _Field("allow", _allowed, frozenset[str]()),
     _Field("window", tokens_of),
     _Field("timeout_seconds", partial(amount_of, unit="seconds"), 300.0, of="timeout"),
     _Field("temperature", _temperature),
@@ -311,7 +306,7 @@ class Settings:
     store: str
     home: Path
     workdir: Path
-    allow: frozenset[str]
+    rules: Rules
     pass_env: tuple[str, ...]
     window: int | None
     compact_at: float | None
@@ -367,6 +362,7 @@ def settings_for(flags: Mapping[str, Any], environment: Mapping[str, str] | None
     home = _read(choices, "home", read_path) or platformdirs.user_data_path("agentloop", appauthor=False)
     model = _value(choices, "model")
     headers = _read(choices, "header", _headers) or MappingProxyType({})
+    rules = _rules(choices)
     reachable = bool({"api_key", "base_url"} & choices.keys()) or _lets_in(headers)
     return Settings(
         model=model or (DEFAULT_MODEL if reachable else OFFLINE),
@@ -378,7 +374,8 @@ def settings_for(flags: Mapping[str, Any], environment: Mapping[str, str] | None
         limits=_limits(choices),
         recall="no_recall" not in choices,
         todo="todo" in choices,
-        background=_background(choices),
+        rules=rules,
+        background=_background(choices, rules),
         streaming="no_stream" not in choices,
         system=_system(choices),
         given=tuple(_given(choices)),
@@ -388,11 +385,18 @@ def settings_for(flags: Mapping[str, Any], environment: Mapping[str, str] | None
     )
 
 
-def _background(choices: Choices) -> bool:
+def _rules(choices: Choices) -> Rules:
+    try:
+        return Rules(**{name: _value(choices, name, ()) for name in ("allow", "ask", "deny")})
+    except UsageError as error:
+        raise UsageError(f"--{error}") from error
+
+
+def _background(choices: Choices, rules: Rules) -> bool:
     """Whether commands may run in the background: what may run a command at all may do so."""
     asked = "background" in choices
-    if asked and "shell" not in (_read(choices, "allow", _allowed) or ()):
-        raise UsageError("--background runs commands: give --allow shell too")
+    if asked and not rules.offer("shell"):
+        raise UsageError("--background runs commands: give --allow shell or --ask shell too")
     return asked
 
 

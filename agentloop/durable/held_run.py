@@ -115,7 +115,9 @@ class HeldRun:
             run, session = await self._current()
             if self._overtaken.speaks_again:
                 # What others left in flight is settled, and the prompt said behind it.
-                self.session = session = await settle_and_say(run, session, self.order.prompt)
+                self.session = session = await settle_and_say(
+                    run, session, *filter(None, [self.order.prompt])
+                )
                 self._overtaken = OvertakenRun()
             return run, session
 
@@ -271,6 +273,7 @@ class HeldRun:
             rebase=rebase_same_run,
             has_lapsed=hold.has_lapsed,
             limits=self.place.limits,
+            answers=self.order.answers,
         )
         run.thread = self._thread
         return run

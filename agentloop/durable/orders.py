@@ -9,6 +9,7 @@ from dbos import StepInfo, WorkflowStatus
 
 from agentloop._plumbing.checks import MOST_COUNT, shown, up_to, whole, whole_or_none
 from agentloop._plumbing.to_text import first_line
+from agentloop.approvals import Answers, answers_from_json, answers_to_json
 from agentloop.errors import ConflictError, ModelUnavailableError, StoreError, TakenOverError, UsageError
 from agentloop.messages import Message, Usage
 from agentloop.stream import RunStatus
@@ -26,25 +27,27 @@ RunState: TypeAlias = Literal["queued", "running", "cancelled"] | RunStatus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """One run to be done: what is said in which session.
+    """One run to be done: what is said in which session, or the answers by which it goes on.
 
     `owner` and `ttl_seconds` are those of a session that begins with it. `carrier` is for callbacks `around`.
     """
 
     session_id: str
-    prompt: Message
+    prompt: Message | None
     owner: str | None = None
     ttl_seconds: float | None = None
     carrier: Mapping[str, str] = field(default_factory=dict)
+    answers: Answers = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The order as plain data."""
         return {
             "session": self.session_id,
-            "prompt": self.prompt.to_openai(),
+            "prompt": self.prompt and self.prompt.to_openai(),
             "owner": self.owner,
             "ttl": self.ttl_seconds,
             **({"carrier": dict(self.carrier)} if self.carrier else {}),
+            "answers": answers_to_json(self.answers),
         }
 
     @classmethod
@@ -52,10 +55,11 @@ class Order:
         """The order that this data stands for; one of an earlier version has less."""
         return cls(
             session_id=data["session"],
-            prompt=Message.from_openai(data["prompt"]),
+            prompt=data["prompt"] and Message.from_openai(data["prompt"]),
             owner=data["owner"],
             ttl_seconds=data.get("ttl"),
             carrier=data.get("carrier", {}),
+            answers=answers_from_json(data.get("answers", {})),
         )
 
 

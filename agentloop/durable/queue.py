@@ -13,6 +13,7 @@ from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer, EnqueueOptions, W
 
 from agentloop._plumbing.aio import in_thread
 from agentloop._plumbing.checks import MOST_COUNT, texts_or_none, whole_or_none
+from agentloop.approvals import Answers, checked_answers
 from agentloop.durable.engine import (
     DbosTables,
     as_store_errors,
@@ -39,7 +40,7 @@ from agentloop.durable.orders import (
 from agentloop.durable.run_log import answer_in, partial_in, records_of_run
 from agentloop.errors import StoreError, UsageError
 from agentloop.redaction import Redact, Redaction, checked_redaction
-from agentloop.run import Prompt, as_user_message
+from agentloop.run import Prompt, as_user_message, waiting_in
 from agentloop.sessions import Sessions, new_session_id, title_of
 from agentloop.stores import open_store
 from agentloop.stores.base import SessionStore, check_trunk, checked_owner, checked_ttl
@@ -170,7 +171,28 @@ class RunQueue:
             ttl_seconds=ttl_seconds,
             carrier=texts_or_none("carrier", carrier) or {},
         )
-        run_id = uuid.uuid4().hex
+        return await self._enqueue(order, queue, title_of(message))
+
+    async def approve(self, run_id: str, answers: Answers, *, queue: str | None = None) -> str:
+        """Answer calls that a run left waiting for a yes; the id of the run that goes on with its session.
+
+        That run stands in the same queue where none is named. No worker waits meanwhile.
+
+        Raises:
+            UsageError: there is no run of that id, or an answer is to a call that does not wait.
+            StoreError: the database could not be reached.
+        """
+        found = await self._one(run_id)
+        given = self._redaction.hide(checked_answers(answers))
+        sessions = Sessions(store=self._store, owner=self._owner)
+        waiting = await waiting_in(sessions, await sessions.open(found.session_id))
+        if stray := next((call_id for call_id in given if call_id not in waiting), None):
+            raise UsageError(f"no call {stray!r} waits for an answer in session {found.session_id!r}")
+        order = Order(session_id=found.session_id, prompt=None, owner=self._owner, answers=given)
+        return await self._enqueue(order, queue or found.queue or QUEUE, found.prompt)
+
+    async def _enqueue(self, order: Order, queue: str, title: str) -> str:
+        session, run_id = order.session_id, uuid.uuid4().hex
         options: EnqueueOptions = {
             "workflow_name": WORKFLOW,
             "queue_name": checked_queue(queue),
@@ -180,7 +202,7 @@ class RunQueue:
                 "session": session,
                 "queue": queue,
                 "owner": self._owner,
-                "prompt": title_of(message).replace("\0", "\ufffd"),  # its column takes no NUL
+                "prompt": title.replace("\0", "\ufffd"),  # its column takes no NUL
             },
         }
         text = json.dumps({**order.to_json(), "submitted": time.time()})

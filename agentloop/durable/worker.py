@@ -41,6 +41,7 @@ from agentloop.durable.workflow import StepResult, StepWork, Workflow
 from agentloop.emitter import Sink, drop_event
 from agentloop.errors import UsageError
 from agentloop.redaction import Redact
+from agentloop.rules import Rules
 from agentloop.run import Agent, Limits, RunConfig, check_priced, with_step_limit
 from agentloop.runner import run_config
 from agentloop.stores import open_store
@@ -103,7 +104,8 @@ class Worker:
     step whose server or database is away is tried again after `retry_seconds`, then after twice as long, or
     as the server asks, five times in all: then the run ends as `try_later`. A run stays with the workers of
     the `version` that began it; new ones go to that of the worker that started last: give another where an
-    agent is so changed that it must not go on with what the old one began.
+    agent is so changed that it must not go on with what the old one began. A run that meets a call
+    which needs a yes ends as `needs_approval`: `RunQueue.approve` goes on with its session.
     The other arguments are those of `Runner` and of `Runner.run`; `on_event` gets each event of each run, and
     `on_notice` one line when the worker is connected, when its database cannot be used, when it can again,
     when new runs go to another version, and when it is stopped: whether its runs are handed back. A worker is
@@ -126,6 +128,7 @@ class Worker:
         transcripts: Path | str | None = Path(".transcripts"),
         folder: str | None = None,
         redact: Redact | None = None,
+        rules: Rules | None = None,
         on_event: Sink = drop_event,
         on_notice: Hears = drop_line,
         grace_seconds: float = GRACE_SECONDS,
@@ -147,6 +150,7 @@ class Worker:
             transcripts=transcripts,
             folder=folder,
             redact=redact,
+            rules=rules,
         )
         place = _place(config, limits, on_event)
         self._workflow = Workflow(place=place, record=record_step, retry_seconds=retry_seconds)

@@ -27,13 +27,14 @@ from agentloop.durable.held_run import HeldRun, WorkPlace
 from agentloop.durable.orders import RETRY_SECONDS, Order, RunCancelledError, may_work_later, retry_pause
 from agentloop.durable.run_log import has_ended, partial_in, says_prompt
 from agentloop.errors import AgentLoopError, StoreError
-from agentloop.events import MessageRecord
+from agentloop.events import Event, MessageRecord
 from agentloop.messages import Usage
 from agentloop.results import as_run_failure, status_of
 from agentloop.run import (
     NextStep,
     Run,
     answer_one,
+    approvals_in,
     ask_model,
     compact,
     given_by,
@@ -199,15 +200,17 @@ class WorkflowSteps:
         ]
         # All are waited for, since the first to fail would leave the others behind.
         results = await asyncio.gather(*works, return_exceptions=True)
+        ended: StepResult | None = None
         for result in results:
             if isinstance(result, BaseException):
                 raise result
-            if result.get("do") == "end":
-                return self._next(result)
-        if not to_compact:
-            return self._next({"do": "ask"})
-        work = functools.partial(self.execution.compact, to_compact)
-        return self._next(await self._record("compact", work))
+            if result.get("do") == "end" and (ended is None or ended["status"] == "needs_approval"):
+                ended = result
+        if to_compact and (ended is None or ended["status"] == "needs_approval"):
+            work = functools.partial(self.execution.compact, to_compact)
+            compacted = await self._record("compact", work)
+            ended = ended or compacted
+        return self._next(ended or {"do": "ask"})
 
     async def end(self) -> StepResult:
         """Store how the run ended; what it came to, as the queue shows it."""
@@ -340,11 +343,15 @@ class Execution:
         call = next((call for call in self.held.open_calls() if call.id == call_id), None)
         if call is None:
             return {}
-        if by != self.id and not may_run_again(run, call):
+        known = await approvals_in(session)
+        if by != self.id and not (may_run_again(run, call) or known.waits(call)):
             await self._store_result(run, await interrupted_record(run, session, call), None)
             return {"interrupted": call_id}
         if call_id not in self._answers:
-            self._answers[call_id] = await answer_one(run, session, call, share=share)
+            answer = await answer_one(run, session, call, share=share, write=self._write)
+            if answer is None:
+                return {"do": "end", "status": "needs_approval"}
+            self._answers[call_id] = answer
         await to_its_end(self._store_result(run, *self._answers[call_id]))
         del self._answers[call_id]
         return {}
@@ -425,6 +432,12 @@ class Execution:
             if ended is not None:
                 await run.emitter.emit(ended)
             await run.show(stored)
+
+    async def _write(self, event: Event) -> None:
+        """Store what is asked of a call, behind what others of its batch stored meanwhile."""
+        async with self._storing:
+            run, session = await self.held.open()
+            self.held.session = (await run.store(session, run.emitter.hide(event))).session
 
     async def _store_end(self, status: RunStatus, reason: str | None) -> None:
         if not await self.held.has_begun():

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from agentloop._plumbing.checks import shown
+from agentloop.approvals import Answers, Approver
 from agentloop.callbacks import Callbacks
 from agentloop.context import Budget, RequestPrefix, TokenCounter, counter_for
 from agentloop.emitter import CALLBACK_SECONDS, Emitter, Hides, Sink
@@ -17,6 +18,7 @@ from agentloop.media import File, Image
 from agentloop.messages import Json, Message
 from agentloop.models import AsksWindow
 from agentloop.recall import recall_tools
+from agentloop.rules import Rules
 from agentloop.run.agent import Agent, SubAgent
 from agentloop.run.limits import Limits, Spending
 from agentloop.run.state import KeepsContext, Run, always_lapsed
@@ -54,6 +56,8 @@ class RunConfig:
     callbacks: tuple[Callbacks, ...] = ()
     callback_seconds: float = CALLBACK_SECONDS
     transcripts: Path | None = None
+    approver: Approver | None = None
+    rules: Rules | None = None
     learnt: Learnt = field(default_factory=Learnt)
     registry: ToolRegistry = field(init=False)
     prefix: RequestPrefix = field(init=False)
@@ -66,7 +70,8 @@ class RunConfig:
         prefix = RequestPrefix(
             instructions=agent.system, schemas=agent.schemas, recall=schemas, answer_schema=answers
         )
-        object.__setattr__(self, "registry", ToolRegistry((*agent.registry.values(), *recall)))
+        tools = (*agent.registry.values(), *recall)
+        object.__setattr__(self, "registry", ToolRegistry(tools, self.rules))
         object.__setattr__(self, "prefix", prefix)
 
     @property
@@ -86,11 +91,13 @@ class RunConfig:
         deps: Any = None,
         limits: Limits | None = None,
         parent: Spending | None = None,
+        answers: Answers | None = None,
     ) -> Run:
         """A run that has not begun; `sink` takes its events.
 
         `rebase` says when what it writes still holds though others wrote: by default as `rebase_beside`.
-        `parent` is what the run has used that calls this one as a sub-agent.
+        `parent` is what the run has used that calls this one as a sub-agent; `answers` are given to calls
+        that wait for a yes.
         """
         emitter = self.emitter(session_id, sink, run_id=run_id)
         rebase = rebase or rebase_beside(emitter.run_id)
@@ -115,6 +122,8 @@ class RunConfig:
             rebase=rebase,
             spills=self.transcripts,
             hold=hold,
+            answers=answers or {},
+            approver=self.approver,
             has_lapsed=has_lapsed,
             deps=deps,
             run_sub_agent=functools.partial(self.run_sub_agent, self),

@@ -6,12 +6,13 @@
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agentloop._plumbing.aio import is_leaked, to_its_end
 from agentloop._plumbing.to_text import error_text, words_of
+from agentloop.approvals import Answers
 from agentloop.context import (
     SYSTEM_ROLES,
     AskModel,
@@ -39,13 +40,14 @@ from agentloop.events import Event, MessageRecord, Record, RunStartRecord
 from agentloop.messages import Message, ToolCall
 from agentloop.models import TellsMedia
 from agentloop.results import RunResult, as_run_failure, status_of
+from agentloop.run.approval import answers_to, check_answers
 from agentloop.run.config import RunConfig
 from agentloop.run.limits import Limits, ReachedLimit, Spending, check_priced, with_step_limit
 from agentloop.run.loop import NextStep, loop
 from agentloop.run.model_step import ask_model
 from agentloop.run.state import Run, Stored
 from agentloop.run.tool_step import run_tools, settle
-from agentloop.sessions import Session, Sessions, title_of
+from agentloop.sessions import Session, Sessions, branch_in, title_of
 from agentloop.stream import LimitName, RunEnded, RunStarted, RunStatus
 
 
@@ -58,6 +60,7 @@ async def execute_run(
     deps: Any = None,
     limits: Limits | None = None,
     parent: Spending | None = None,
+    answers: Answers | None = None,
     earlier: Sequence[Event] = (),
 ) -> RunResult[Any]:
     """Run the session to its answer or to a limit, with this message or from where it stands.
@@ -65,7 +68,8 @@ async def execute_run(
     With `earlier` it is a new one that begins with these.
 
     The session is let go of before anybody is told the end, so that who hears of it may go on with it.
-    `parent` is what the run has used that calls this one as a sub-agent.
+    `parent` is what the run has used that calls this one as a sub-agent. `answers` are given to calls that
+    wait for a yes, its own and those of its sub-agents.
 
     Raises:
         AgentLoopError: see `Runner.run` and `Runner.resume`.
@@ -80,7 +84,9 @@ async def execute_run(
             session = await _open(config.sessions, message, session_id)
             if earlier and session.context.length:
                 raise UsageError(f"a history begins a new session, and {session_id!r} exists: leave it out")
-            run = await config.new_run(session_id, sink, hold=hold, deps=deps, limits=limits, parent=parent)
+            run = await config.new_run(
+                session_id, sink, hold=hold, deps=deps, limits=limits, parent=parent, answers=answers
+            )
             run.has_lapsed = hold.has_lapsed
             try:
                 async with run.emitter.around("run", config.agent.model.name) as outcome:
@@ -118,9 +124,11 @@ def _end_of(run: Run, ended: "Ended") -> RunEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a run ended in order: `status` is `answered` or `limit`, `reason` and `limit` as in `RunResult`.
+    """How a run ended in order: `status` is `answered`, `needs_approval` or `limit`.
 
-    `output` is the answer as text, and `answer` as the agent's type has it, at a limit as text too.
+    `reason` and `limit` are as in `RunResult`.
+
+    `output` is the answer as text, and `answer` as the agent's type has it, where there is none as text too.
     """
 
     session: Session
@@ -169,10 +177,9 @@ class RunSteps:
             reason = cut_short_by(self.session.context.visible)
             answer, text = given_by(self.run, self._step)
             return Ended(session=self.session, status="answered", output=text, answer=answer, reason=reason)
-        asked = self.session.context.newest_user
-        since = [record.event for record in await self.session.since(asked.seq if asked else 0)]
-        said = (event for event in since if isinstance(event, MessageRecord) and event.branch is None)
-        output = self.run.emitter.hide(partial_answer(event.message for event in said))
+        output = await self._said_so_far()
+        if self._is_waiting:
+            return Ended(session=self.session, status="needs_approval", output=output, answer=output)
         limit = self._limit
         assert limit is not None, "a run ends with an answer or at a limit"
         return Ended(
@@ -184,6 +191,16 @@ class RunSteps:
             limit=limit.name,
         )
 
+    async def _said_so_far(self) -> str:
+        asked = self.session.context.newest_user
+        since = [record.event for record in await self.session.since(asked.seq if asked else 0)]
+        said = (event for event in since if isinstance(event, MessageRecord) and event.branch is None)
+        return self.run.emitter.hide(partial_answer(event.message for event in said))
+
+    @property
+    def _is_waiting(self) -> bool:
+        return bool(self.run.waiting) and isinstance(self._step, RunTools)
+
     def _at(self, session: Session) -> NextStep:
         """What is to be done next with the session as it is now."""
         self.session, self._step = session, next_step(session.context.messages)
@@ -191,7 +208,7 @@ class RunSteps:
             case Finish():
                 return "end"
             case RunTools():
-                return "tools"
+                return "end" if self._is_waiting else "tools"
             case AskModel():
                 return "make_room"
 
@@ -217,23 +234,26 @@ async def start_run(
             said = replace(said, message=await run.media.keep(said.message))
         if earlier:
             session = await session.append(*[await run.media.keep_in(event) for event in earlier])
-        begun, pending = await _store_beginning(run, session, said)
+        begun, pending, fresh = await _store_beginning(run, session, said)
     finally:
         await run.emitter.emit(RunStarted(model=run.agent.model.name))
     await run.show(begun)
-    return await settle_and_say(run, begun.session) if pending else begun.session
+    return await settle_and_say(run, begun.session, fresh=fresh) if pending else begun.session
 
 
-async def settle_and_say(run: Run, session: Session, *more: Message) -> Session:
+async def settle_and_say(run: Run, session: Session, *more: Message, fresh: Collection[str] = ()) -> Session:
     """The session with calls answered that were in flight, and with what was to be said behind their results.
 
-    What `more` there is to be said follows in the same write.
+    What `more` there is to be said follows in the same write; nothing is said while calls wait for a yes.
+    `fresh` are the ids of those that were answered just now.
 
     Raises:
         StoreError: it could not be read or written, or another run has the session.
     """
     if calls := _in_flight(session):
-        session = await settle(run, session, calls)
+        session = await settle(run, session, calls, fresh)
+    if run.waiting:
+        return session
     unsaid = [run.record_of(await run.media.keep(each)) for each in (*await _unsaid(session), *more)]
     return await run.record(session, *unsaid) if unsaid else session
 
@@ -261,15 +281,19 @@ def _check_fits(run: Run, said: MessageRecord | None) -> None:
 
 async def _store_beginning(
     run: Run, session: Session, said: MessageRecord | None
-) -> tuple[Stored, Sequence[ToolCall]]:
-    """The run's first records stored, and the calls in flight.
+) -> tuple[Stored, Sequence[ToolCall], Collection[str]]:
+    """The run's first records stored, the calls in flight, and the ids of those that were answered with it.
 
     A run that was put out may have written until now; then they are written behind what it wrote.
     """
     while True:
         calls = _in_flight(session)
+        if branch_in(session.id) is None:
+            await check_answers(run, session)
         try:
-            return await run.store(session, *await _first_records(run, session, said, calls)), calls
+            answers = await answers_to(run, session, calls)
+            first = [*await _first_records(run, session, said, calls), *run.emitter.hide(answers)]
+            return await run.store(session, *first), calls, [answer.call_id for answer in answers]
         except (ConflictError, TakenOverError):
             now = await session.reload()
             is_there = 0 < session.context.length < now.context.length
@@ -353,6 +377,7 @@ def given_by(run: Run, step: Finish) -> tuple[Any, str]:
 
 
 def _result(run: Run, ended: Ended) -> RunResult[Any]:
+    messages = ended.session.context.messages
     return RunResult(
         output=ended.answer,
         status=ended.status,
@@ -360,9 +385,10 @@ def _result(run: Run, ended: Ended) -> RunResult[Any]:
         run_id=run.id,
         usage=run.spending.usage,
         cost=run.spending.cost,
-        messages=tuple(arranged(ended.session.context.messages)),
+        messages=tuple(messages if run.waiting else arranged(messages)),
         compactions=tuple(run.keeper.outcomes),
         reason=ended.reason,
         limit=ended.limit,
         callback_failures=tuple(run.emitter.failures),
+        pending=tuple(each for calls in run.waiting.values() for each in calls),
     )

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from agentloop._plumbing.aio import to_its_end
 from agentloop._plumbing.host_logging import warn
+from agentloop.approvals import Answers, Approver, Pending, Reject
 from agentloop.callbacks import Deny
 from agentloop.context import Budget, Context, RequestPrefix, TokenCounter, count_message
 from agentloop.emitter import Emitter
@@ -18,7 +19,7 @@ from agentloop.errors import ContextTooLongError, TakenOverError, ToolDefinition
 from agentloop.events import Event, MessageRecord, RunEndRecord
 from agentloop.messages import CallIds, Message, SeenMessage, ToolCall, Usage
 from agentloop.models import Answer, AsksWindow
-from agentloop.prompts import LIMIT_BEFORE_CALL
+from agentloop.prompts import DENIED, LIMIT_BEFORE_CALL, NEEDS_YES
 from agentloop.run.agent import Agent, ContextOfRun, SubAgent
 from agentloop.run.limits import Spending
 from agentloop.sessions import Holder, Rebase, Session, SessionMedia, Sessions, append_rebased, has_begun
@@ -87,6 +88,9 @@ class Run:
     `prefix` is what every request begins with, `registry` the tools that may be called. `run_sub_agent` runs
     one for one of its calls.
 
+    `answers` are what a caller gave to calls that wait for a yes, by their ids, and `approver` is asked at
+    once. `waiting` is what still waits, by the ids of this run's own calls.
+
     `spending` is what it has used, held against its limits. `in_vain` is how many answers in a row came to
     nothing, `session` the session as this run last stored it, None before the log knows of the run and once
     it knows of its end. `hold` is what it holds it by and lets go of at its end, `has_lapsed` says whether
@@ -110,6 +114,9 @@ class Run:
     in_vain: int = 0
     session: Session | None = None
     hold: Holder | None = None
+    answers: Answers = field(default_factory=dict)
+    approver: Approver | None = None
+    waiting: dict[str, tuple[Pending, ...]] = field(default_factory=dict)
     has_lapsed: Callable[[], Awaitable[bool]] = always_lapsed
     thread: RunThread = field(init=False)
     media: SessionMedia = field(init=False)
@@ -142,7 +149,7 @@ class Run:
         try:
             agent = replace(self.agent)
             recall = (tool for name, tool in self.registry.items() if name not in self.agent.registry)
-            registry = ToolRegistry((*agent.registry.values(), *recall))
+            registry = ToolRegistry((*agent.registry.values(), *recall), self.registry.rules)
         except ToolDefinitionError as error:
             warn("changed tools are not offered", error=str(error))
             return
@@ -286,20 +293,31 @@ class Run:
         if session is not None and has_begun(await session.newer(), other_than=self.id):
             raise TakenOverError(session.id)
 
-    async def call_tool(self, call: ToolCall, context: RunContext[Any]) -> ToolAnswer:
-        """What comes of a call that the model or a tool makes, with the callbacks before and after it."""
-        callbacks = self.emitter.callback_list
+    async def call_tool(
+        self, call: ToolCall, context: RunContext[Any], *, cleared: bool = False
+    ) -> ToolAnswer:
+        """What comes of a call that the model or a tool makes, with the callbacks before and after it.
+
+        One that needs a yes is run where it is `cleared`, and as it is: no callback may change it then.
+        """
         async with self.emitter.around("tool", call.name, call) as outcome:
-            allowed = await callbacks.before_tool(call)
-            if isinstance(allowed, Deny):
-                outcome.value = answer = ToolAnswer(allowed.reason, "error")
-                return answer
-            answer = await self.registry.answer(allowed, context, self.thread)
-            if self.emitter.callbacks:
-                text = await callbacks.after_tool(allowed, self.emitter.hide(answer.text))
-                answer = replace(answer, text=text)
-            outcome.value = answer
+            outcome.value = answer = await self._called(call, context, cleared)
         return answer
+
+    async def _called(self, call: ToolCall, context: RunContext[Any], cleared: bool) -> ToolAnswer:
+        callbacks = self.emitter.callback_list
+        allowed = await callbacks.before_tool(call)
+        if isinstance(allowed, Deny):
+            return ToolAnswer(allowed.reason, "error")
+        needs = not (cleared and allowed == call) and await self.registry.needs_approval(allowed, context)
+        if isinstance(needs, Reject):
+            return ToolAnswer(DENIED.format(reason=needs.reason), "error")
+        if needs:
+            return ToolAnswer(NEEDS_YES.format(name=call.name), "error")
+        answer = await self.registry.answer(allowed, context, self.thread)
+        if not self.emitter.callbacks or answer.pending:
+            return answer
+        return replace(answer, text=await callbacks.after_tool(allowed, self.emitter.hide(answer.text)))
 
     @contextlib.contextmanager
     def context_for(self, session: Session, call_id: str) -> Iterator[RunContext[Any]]:

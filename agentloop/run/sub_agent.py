@@ -39,8 +39,17 @@ async def run_sub_agent(config: RunConfig, run: Run, call_id: str, sub: SubAgent
             run.emitter.emit_beside(ToolProgress(call_id=call_id, text=f"{sub.name}: {said}"))
 
     result = await execute_run(
-        below, message, name, sink=tell, deps=run.deps, limits=sub.limits, parent=run.spending
+        below,
+        message,
+        name,
+        sink=tell,
+        deps=run.deps,
+        limits=sub.limits,
+        parent=run.spending,
+        answers=run.answers,
     )
+    if result.pending:
+        return ToolAnswer("", "ok", pending=result.pending)
     if result.status == "answered":
         return ToolAnswer(as_text(result.output), "ok")
     return ToolAnswer(SUB_AGENT_LIMIT.format(reason=result.reason, output=result.output).rstrip(), "error")

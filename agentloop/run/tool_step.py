@@ -5,19 +5,22 @@ import time
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 from agentloop._plumbing.aio import in_thread, to_its_end
 from agentloop._plumbing.private_files import refused
+from agentloop.approvals import Pending
 from agentloop.bounds import MOST_AT_ONCE
 from agentloop.compaction import COMPACT, focus_of, outcome_text
 from agentloop.context import count_message, fits, fitted
-from agentloop.events import MessageRecord
+from agentloop.events import Event, MessageRecord
 from agentloop.messages import Json, Message, ToolCall, labelled_part
-from agentloop.prompts import INTERRUPTED, MEDIA_NO_ROOM, REMINDER, REPEATED
+from agentloop.prompts import CHANGED, INTERRUPTED, MEDIA_NO_ROOM, REMINDER, REPEATED
+from agentloop.run.approval import Write, approvals_in, cleared
 from agentloop.run.state import Run
 from agentloop.sessions import Session
 from agentloop.stream import CallRepeated, MessageAdded, ToolEnded, ToolStarted, ToolStatus
-from agentloop.tools import ToolAnswer, notice_from, spill, text_from
+from agentloop.tools import RunContext, ToolAnswer, notice_from, spill, text_from
 
 MOST_RESULT_TOKENS = 10_000
 """Results longer than this are shortened when they are made, however large the window."""
@@ -52,12 +55,17 @@ def split_off_compact(run: Run, calls: Sequence[ToolCall]) -> tuple[Sequence[Too
     return [call for call in calls if call not in asked], asked
 
 
-async def settle(run: Run, session: Session, calls: Sequence[ToolCall]) -> Session:
-    """The session with calls answered that were in flight when something died.
+async def settle(
+    run: Run, session: Session, calls: Sequence[ToolCall], fresh: Collection[str] = ()
+) -> Session:
+    """The session with calls answered that were in flight when something died, or that waited for a yes.
 
-    Idempotent tools run again; any other call is answered as interrupted, its effect unknown.
+    Idempotent tools run again; any other call that may have begun is answered as interrupted, its effect
+    unknown. So it is not with what still waits for a yes, and with those of the ids in `fresh`, which have
+    had their answer just now.
     """
-    again = [call for call in calls if may_run_again(run, call)]
+    known = await approvals_in(session)
+    again = [call for call in calls if may_run_again(run, call) or known.waits(call) or call.id in fresh]
     lost = [await interrupted_record(run, session, call) for call in calls if call not in again]
     if lost:
         session = await run.record(session, *lost)
@@ -76,13 +84,16 @@ async def interrupted_record(run: Run, session: Session, call: ToolCall) -> Mess
 
 
 async def answer_one(
-    run: Run, session: Session, call: ToolCall, *, share: int
-) -> tuple[MessageRecord, ToolEnded]:
+    run: Run, session: Session, call: ToolCall, *, share: int, write: Write
+) -> tuple[MessageRecord, ToolEnded] | None:
     """Run one call of a batch of `share`: the record of its result, and what is to be told once it is stored.
 
-    The end of a call that is cut off is told here.
+    None where it waits for a yes; `write` stores what is asked and answered of that. The end of a call that
+    is cut off is told here.
     """
-    reply = await _reply_to(run, session, call)
+    reply = await _reply_to(run, session, call, write)
+    if reply is None:
+        return None
     record = await _result(run, session, reply, share)
     return record, reply.ended(reply.answer.status)
 
@@ -98,6 +109,7 @@ class _SideBySide:
         self._turns = asyncio.Semaphore(MOST_AT_ONCE)
         self._tasks = [asyncio.create_task(self._reply_in_turn(call)) for call in calls]
         self._untold = _Untold(run)
+        self._writing = asyncio.Lock()
 
     async def answer_all(self) -> Session:
         """The session with all of their results; what was there when it is cut off is stored too."""
@@ -112,13 +124,26 @@ class _SideBySide:
             if waiting or self._untold:
                 await to_its_end(self._cut_off(waiting))
 
-    async def _reply_in_turn(self, call: ToolCall) -> "_Reply":
+    async def _reply_in_turn(self, call: ToolCall) -> "_Reply | None":
         async with self._turns:
-            return await _reply_to(self._run, self._session, call)
+            return await _reply_to(self._run, self._session, call, self._write)
 
-    async def _store(self, finished: Collection[asyncio.Task["_Reply"]]) -> None:
-        replies = [task.result() for task in self._tasks if task in finished]
+    async def _write(self, event: Event) -> None:
+        async def write() -> None:
+            async with self._writing:
+                self._session = (await self._run.store(self._session, self._run.emitter.hide(event))).session
+
+        await to_its_end(write())
+
+    async def _store(self, finished: Collection[asyncio.Task["_Reply | None"]]) -> None:
+        replies = [reply for task in self._tasks if task in finished and (reply := task.result())]
+        async with self._writing:
+            await self._store_replies(replies)
+
+    async def _store_replies(self, replies: Sequence["_Reply"]) -> None:
         results = [await _result(self._run, self._session, reply, self._share) for reply in replies]
+        if not results:
+            return
         try:
             stored = await self._run.store(self._session, *results)
         except BaseException:  # a cancellation, too, leaves calls whose end is to be told; raised again
@@ -127,7 +152,7 @@ class _SideBySide:
         self._session = stored.session
         self._untold.add(*(reply.ended(reply.answer.status) for reply in replies), *stored.unshown)
 
-    async def _cut_off(self, waiting: Collection[asyncio.Task["_Reply"]]) -> None:
+    async def _cut_off(self, waiting: Collection[asyncio.Task["_Reply | None"]]) -> None:
         self._run.emitter.callback_list.hurry()
         for task in waiting:
             task.cancel()
@@ -177,15 +202,37 @@ class _Reply:
         return _ended(self.call, status, self.seconds)
 
 
-async def _reply_to(run: Run, session: Session, call: ToolCall) -> _Reply:
-    """Run one call. The end of one that is cut off is told here, of any other once its result is stored."""
+async def _reply_to(run: Run, session: Session, call: ToolCall, write: Write) -> _Reply | None:
+    """Run one call, None where it waits for a yes.
+
+    The end of one that is cut off is told here, of any other once its result is stored.
+    """
+    with run.context_for(session, call.id) as context:
+        allowed = run.past_limit() or await cleared(run, session, call, context, write)
+        if isinstance(allowed, Pending):
+            run.waiting[call.id] = (allowed,)
+            return None
+        reply = await _reply(run, call, allowed, context)
+    if pending := reply.answer.pending:
+        run.waiting[call.id] = pending
+        await run.emitter.emit(reply.ended("interrupted"))
+        return None
+    return reply
+
+
+async def _reply(
+    run: Run, call: ToolCall, allowed: ToolCall | ToolAnswer, context: RunContext[Any]
+) -> _Reply:
+    """What comes of the call as it may be run, or of what is answered in its place."""
     started = time.monotonic()
     try:
         await run.emitter.emit(ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
-        answer = run.past_limit()
-        if answer is None:
-            with run.context_for(session, call.id) as context:
-                answer = await run.call_tool(call, context)
+        if isinstance(allowed, ToolCall):
+            answer = await run.call_tool(allowed, context, cleared=True)
+            if allowed.arguments != call.arguments:
+                answer = replace(answer, text=CHANGED.format(arguments=allowed.arguments) + answer.text)
+        else:
+            answer = allowed
     except BaseException:  # whatever cut the call off, its end is told; raised again
         await run.emitter.emit(_ended(call, "interrupted", time.monotonic() - started))
         raise

@@ -12,7 +12,7 @@ from agentloop.sessions.lease import describe, is_dead, new_lease, part_of, work
 from agentloop.sessions.media import SessionMedia
 from agentloop.sessions.undo import rewind_turns, undo_newest
 from agentloop.sessions.value_log import ValueLog
-from agentloop.stores.base import branch_id
+from agentloop.stores.base import branch_id, branch_in
 
 if TYPE_CHECKING:
     from agentloop.sessions.deletion import History

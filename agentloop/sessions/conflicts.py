@@ -9,6 +9,8 @@ from typing import TypeAlias
 
 from agentloop.errors import ConflictError, TakenOverError
 from agentloop.events import (
+    ApprovalAnswered,
+    ApprovalAsked,
     Cleared,
     Compacted,
     Described,
@@ -106,7 +108,13 @@ async def _newer(session: Session, conflict: ConflictError) -> Sequence[Record]:
 def _is_beside(event: Event, run_id: str) -> bool:
     """Whether it begins, says and ends nothing, or is the run's own, of a write that was cut off."""
     match event:
-        case MessageRecord(branch=None) | RunStartRecord() | RunEndRecord():
+        case (
+            MessageRecord(branch=None)
+            | RunStartRecord()
+            | RunEndRecord()
+            | ApprovalAsked()
+            | ApprovalAnswered()
+        ):
             return bool(run_id) and event.run_id == run_id
         case MessageRecord():
             return True

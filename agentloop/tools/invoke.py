@@ -27,6 +27,7 @@ from agentloop._plumbing.callables import is_async
 from agentloop._plumbing.private_files import make_ignored_folder, new_private_file, refuse_link, sync_folder
 from agentloop._plumbing.strict_json import strict_value
 from agentloop._plumbing.to_text import as_text, error_text, rest_failed
+from agentloop.approvals import Pending
 from agentloop.errors import RetryTool
 from agentloop.media import File, Image
 from agentloop.messages import Json
@@ -49,11 +50,15 @@ class ArgumentsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ToolAnswer:
-    """What the model is told of a call, and how it went; `media` are parts with images and files."""
+    """What the model is told of a call, and how it went; `media` are parts with images and files.
+
+    With `pending` it is nothing yet: calls of a sub-agent wait for a yes.
+    """
 
     text: str
     status: Status
     media: tuple[Json, ...] = ()
+    pending: tuple[Pending, ...] = ()
 
 
 class RunThread:

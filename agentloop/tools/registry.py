@@ -7,17 +7,27 @@ model; `ToolRegistry` answers the model's calls. A tool's failure is an answer, 
 import difflib
 import functools
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, overload
 
+from agentloop._plumbing.aio import DeadlineError, SelfCancelledError, said_by, within
 from agentloop._plumbing.callables import is_async, name_of, without_partials
 from agentloop._plumbing.checks import shown
 from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.strict_json import cleaned
+from agentloop.approvals import Reject
 from agentloop.errors import ToolDefinitionError
 from agentloop.messages import Json, ToolCall
-from agentloop.tools.invoke import BoundArguments, RunThread, ToolAnswer, answer_call
+from agentloop.rules import Rules
+from agentloop.tools.invoke import (
+    ArgumentsError,
+    BoundArguments,
+    RunThread,
+    ToolAnswer,
+    answer_call,
+    object_of,
+)
 from agentloop.tools.run_context import RunContext
 
 DEFAULT_TIMEOUT_SECONDS = 120.0
@@ -28,6 +38,8 @@ MOST_DESCRIPTION_CHARS = 1_024
 
 F = TypeVar("F", bound=Callable[..., Any])
 Thread: TypeAlias = Literal["own"]
+Needs: TypeAlias = bool | Callable[[RunContext[Any], Json], bool | Reject | Awaitable[bool | Reject]]
+"""Whether a call needs a person's yes, or what says so of its arguments; a `Reject` is a no unasked."""
 
 _NAME = pattern(r"[a-zA-Z0-9_-]{1,64}")
 _MARK = "__agentloop_tool__"
@@ -40,6 +52,7 @@ class _Options:
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
     keep: bool = False
     thread: Thread | None = None
+    needs_approval: Needs = False
 
 
 class Signature(Protocol):
@@ -65,6 +78,8 @@ class Tool:
     shortened only where no request would fit else. All calls of a run to plain functions with
     `thread="own"` are made on one thread, one after the other, for what must stay on one: it begins with
     the first of them and ends with the run. Other plain functions run in a thread for each call.
+    With `needs_approval` no call is run before somebody said yes to it; a function of the context and the
+    arguments says so call by call, may say no with a `Reject(why)`, and where it fails the yes is needed.
 
     Raises:
         ToolDefinitionError: the name is none that servers accept, the description no text, the parameters no
@@ -81,6 +96,7 @@ class Tool:
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
     keep: bool = False
     thread: Thread | None = None
+    needs_approval: Needs = False
     signature: Signature | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -102,6 +118,11 @@ class Tool:
                 raise ToolDefinitionError(
                     f"tool {self.name}: {name} must be True or False, not {shown(value)}"
                 )
+        if not isinstance(self.needs_approval, bool) and not callable(self.needs_approval):
+            raise ToolDefinitionError(
+                f"tool {self.name}: needs_approval must be True, False, or a function of the context and the "
+                f"arguments, not {shown(self.needs_approval)}"
+            )
         if self.thread not in (None, "own"):
             raise ToolDefinitionError(
                 f'tool {self.name}: thread must be "own" or None, not {shown(self.thread)}'
@@ -157,8 +178,19 @@ class Tool:
             timeout_seconds=options.timeout_seconds,
             keep=options.keep,
             thread=options.thread,
+            needs_approval=options.needs_approval,
             signature=signature,
         )
+
+    async def asks(self, context: RunContext[Any], arguments: Json) -> bool | Reject:
+        """Whether a call with these arguments needs a yes, or why it is not to run at all."""
+        if isinstance(self.needs_approval, bool):
+            return self.needs_approval
+        try:
+            said = _says_so(self.needs_approval, context, arguments)
+            return await within(said, seconds=self.timeout_seconds)
+        except (DeadlineError, SelfCancelledError):
+            return True
 
     @property
     def schema(self) -> Json:
@@ -179,6 +211,7 @@ def tool(
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     keep: bool = False,
     thread: Thread | None = None,
+    needs_approval: Needs = False,
 ) -> Callable[[F], F]: ...
 
 
@@ -191,6 +224,7 @@ def tool(
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     keep: bool = False,
     thread: Thread | None = None,
+    needs_approval: Needs = False,
 ) -> F | Callable[[F], F]:
     """Mark a function as a tool; it stays the very function it was.
 
@@ -201,7 +235,12 @@ def tool(
         ToolDefinitionError: it takes no marks, as built-in functions and bound methods.
     """
     options = _Options(
-        name=name, idempotent=idempotent, timeout_seconds=timeout_seconds, keep=keep, thread=thread
+        name=name,
+        idempotent=idempotent,
+        timeout_seconds=timeout_seconds,
+        keep=keep,
+        thread=thread,
+        needs_approval=needs_approval,
     )
     mark = functools.partial(_mark, options=options)
     return mark(function) if function is not None else mark
@@ -213,14 +252,15 @@ def is_tool(value: object) -> bool:
 
 
 class ToolRegistry(Mapping[str, Tool]):
-    """The tools of an agent by name, in the order given.
+    """The tools of an agent by name, in the order given, and the rules that their calls are held to.
 
     Raises:
         ToolDefinitionError: two of them have one name, or one cannot become a tool.
     """
 
-    def __init__(self, tools: Iterable[Callable[..., Any] | Tool] = ()) -> None:
+    def __init__(self, tools: Iterable[Callable[..., Any] | Tool] = (), rules: Rules | None = None) -> None:
         self._tools: dict[str, Tool] = {}
+        self.rules = rules or Rules()
         for given in tools:
             self._add(Tool.of(given))
         self.names = tuple(self._tools)
@@ -260,11 +300,46 @@ class ToolRegistry(Mapping[str, Tool]):
         seconds = tool.timeout_seconds
         return await answer_call(tool.name, tool.function, bind, call.arguments, seconds=seconds, thread=own)
 
+    async def needs_approval(self, call: ToolCall, context: RunContext[Any]) -> bool | Reject:
+        """Whether the call needs a yes, or why it is not to run at all.
+
+        One whose arguments are no JSON object needs none: it cannot run.
+        """
+        if not self.may_need_approval(call.name):
+            return False
+        try:
+            arguments = object_of(call.arguments)
+        except ArgumentsError:
+            return False
+        match self.rules.verdict(call.name, arguments):
+            case "deny":
+                return Reject("a rule denies it")
+            case "ask":
+                return True
+            case "allow":
+                return False
+        return await self._tools[call.name].asks(context, arguments)
+
+    def may_need_approval(self, name: str) -> bool:
+        """Whether any call of that tool may need a yes, or not be run at all."""
+        if self.rules.speak_of(name):
+            return not self.rules.allow_all(name)
+        return name in self._tools and self._tools[name].needs_approval is not False
+
     def _unknown(self, name: str) -> str:
         close = difflib.get_close_matches(name[:100], self.names, n=1)
         guess = f" Did you mean {close[0]!r}?" if close else ""
         known = f" The tools are: {', '.join(self.names)}." if self.names else " There are no tools."
         return f"There is no tool {name[:100]!r}.{guess}{known}"
+
+
+async def _says_so(needs: Callable[..., Any], *arguments: Any) -> bool | Reject:
+    """What a user's function says; that a yes is needed where it fails."""
+    try:
+        said = await said_by(needs, *arguments)
+        return said if isinstance(said, Reject) else bool(said)
+    except Exception:  # noqa: BLE001 — whatever it raises
+        return True
 
 
 def _is_time(seconds: object) -> bool:

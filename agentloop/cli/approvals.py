@@ -1,0 +1,143 @@
+"""Calls that wait for a yes: `approvals` lists them, `approve` answers and goes on."""
+
+import getpass
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from agentloop._plumbing.strict_json import strict_value
+from agentloop._plumbing.truncate import head
+from agentloop.approvals import Answers, ApprovalReply, Approve, Pending, Reject, Respond
+from agentloop.cli.answer_writers import json_line
+from agentloop.cli.options import AGENT, BUSY, COMPACTION, LIMITS, MODEL, OUTPUT, STORE, options
+from agentloop.cli.run import answer_and_go_on
+from agentloop.cli.sessions.command import Opened, run_work
+from agentloop.cli.terminal import StandardOutput, columns, line_of, listing, moment
+from agentloop.errors import DamagedError, UsageError
+from agentloop.events import ApprovalAsked, RunEndRecord
+from agentloop.redaction import redacted
+from agentloop.run import pending_of, waiting_in
+from agentloop.sessions import Sessions
+from agentloop.stores import SessionInfo
+
+_MOST_SESSIONS = 1_000
+_TAIL_RECORDS = 20
+"""So many of a log's newest records tell whether something waits in it: a run that is left ends its log."""
+_ARGUMENT_CHARS = 200
+_HEADING = columns("session", "call", "tool", "arguments", "asked")
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@options(STORE)
+def approvals(as_json: bool, **_: Any) -> int:
+    """List the calls that wait for a person's yes.
+
+    Those of durable runs are among them.
+    """
+
+    async def work(opened: Opened, output: StandardOutput) -> None:
+        found = [each for line in await _lines(opened) for each in await _waiting(opened, line)]
+        if as_json:
+            for pending, asked in found:
+                await output.write(json_line({**asdict(pending), "asked": asked}))
+            return
+        rows = [
+            columns(each.session_id, each.call_id, each.tool, arguments_line(each), moment(asked))
+            for each, asked in found
+        ]
+        await output.write(listing(_HEADING, rows, output) if rows else "")
+
+    return run_work(work)
+
+
+@click.command()
+@click.argument("name", metavar="ID")
+@click.argument("calls", nargs=-1, metavar="[CALL …]")
+@click.option("--reject", metavar="WHY", help="Say no: the model is told why.")
+@click.option("--arguments", metavar="JSON", help="Say yes to the call with these arguments.")
+@click.option("--respond", metavar="TEXT", help="Do not run it: this is its result.")
+@options(MODEL, COMPACTION, AGENT, LIMITS, STORE, BUSY, OUTPUT)
+def approve(
+    name: str,
+    calls: tuple[str, ...],
+    reject: str | None,
+    arguments: str | None,
+    respond: str | None,
+    **_: Any,
+) -> int:
+    """Answer a call that waits for a yes, and go on with its run.
+
+    Without CALL it is the one that waits. Tools are given as to the run that asked.
+    """
+    reply = _reply(reject, arguments, respond)
+
+    def answers(waiting: Sequence[Pending]) -> Answers:
+        ids = [each.call_id for each in waiting]
+        if not calls and len(ids) > 1:
+            raise UsageError(f"{len(ids)} calls wait: name those that are meant: {' '.join(ids)}")
+        if not ids:
+            raise UsageError(f"nothing waits for a yes in session {name!r}: `agentloop approvals` lists all")
+        return dict.fromkeys(calls or ids, reply)
+
+    return answer_and_go_on(name, answers)
+
+
+def _reply(reject: str | None, arguments: str | None, respond: str | None) -> ApprovalReply:
+    given = [text for text in (reject, arguments, respond) if text is not None]
+    if len(given) > 1:
+        raise UsageError("--reject, --arguments and --respond: give one of them")
+    if reject is not None:
+        return Reject(reject, by=who())
+    if respond is not None:
+        return Respond(respond, by=who())
+    return Approve(None if arguments is None else arguments_in(arguments), by=who())
+
+
+def arguments_in(text: str) -> Mapping[str, Any]:
+    """The arguments that a person wrote.
+
+    Raises:
+        UsageError: they are no JSON object.
+    """
+    try:
+        value = strict_value(text)
+    except ValueError as error:
+        raise UsageError(f"--arguments is no JSON: {error}") from error
+    if isinstance(value, dict):
+        return value
+    raise UsageError('--arguments is no JSON object: write e.g. \'{"path": "notes.md"}\'')
+
+
+def who() -> str:
+    """Who answers, as this machine knows them."""
+    with suppress(Exception):  # no user of that number, or none at all
+        return getpass.getuser()
+    return ""
+
+
+def arguments_line(pending: Pending) -> str:
+    """The arguments of a call, on one line."""
+    return line_of(head(json.dumps(pending.arguments, ensure_ascii=False), _ARGUMENT_CHARS))
+
+
+async def _lines(opened: Opened) -> Sequence[SessionInfo]:
+    return (await opened.store.list(owner=opened.settings.owner))[:_MOST_SESSIONS]
+
+
+async def _waiting(opened: Opened, line: SessionInfo) -> list[tuple[Pending, float]]:
+    """What waits in that session, and since when; `sessions check` tells of damaged ones."""
+    with suppress(DamagedError):
+        tail = await opened.store.read(line.id, after=max(0, line.length - _TAIL_RECORDS))
+        kinds = (ApprovalAsked, RunEndRecord)
+        if not any(isinstance(record.event, kinds) for record in tail):
+            return []
+        sessions = Sessions(store=opened.store)
+        waiting = await waiting_in(sessions, await sessions.open(line.id))
+        pendings = [pending_of(log.id, call) for log, call in waiting.values()]
+        return [(redacted(each, opened.settings.redact), line.updated) for each in pendings]
+    return []

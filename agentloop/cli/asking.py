@@ -1,0 +1,93 @@
+"""What the chat asks before a call runs that needs a yes: the call is shown, and the person answers."""
+
+import asyncio
+import difflib
+import json
+from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from rich.console import Console
+from rich.text import Text
+
+from agentloop.approvals import ApprovalReply, Approve, Pending, Reject
+from agentloop.cli.approvals import arguments_in, arguments_line, who
+from agentloop.cli.terminal import line_of, printable
+from agentloop.errors import UsageError
+
+
+class Asking:
+    """Asks in the terminal for each call, one after the other; what is always allowed is not asked again."""
+
+    def __init__(self, console: Console, workdir: Path) -> None:
+        self._console = console
+        self._workdir = workdir
+        self._turn = asyncio.Lock()
+        self._always: set[str] = set()
+        self._line: PromptSession[str] = PromptSession()
+
+    async def __call__(self, pending: Pending) -> ApprovalReply | None:
+        """What the person says; None where they say nothing."""
+        async with self._turn:
+            if (key := _key(pending)) in self._always:
+                return Approve(by=who())
+            self._show(pending)
+            try:
+                return await self._asked(pending, key)
+            except (EOFError, KeyboardInterrupt):
+                return None
+
+    async def _asked(self, pending: Pending, key: str) -> ApprovalReply:
+        while True:
+            said = (await self._line.prompt_async("run it? yes, no, edit, always: ")).strip().lower()
+            match said:
+                case "y" | "yes":
+                    return Approve(by=who())
+                case "a" | "always":
+                    self._always.add(key)
+                    return Approve(by=who())
+                case "n" | "no":
+                    return Reject(await self._line.prompt_async("why not? "), by=who())
+                case "e" | "edit":
+                    text = json.dumps(pending.arguments, ensure_ascii=False)
+                    try:
+                        edited = arguments_in(await self._line.prompt_async("arguments: ", default=text))
+                    except UsageError as error:
+                        self._console.print(Text(str(error).removeprefix("--"), style="bold red"))
+                    else:
+                        return Approve(edited, by=who())
+
+    def _show(self, pending: Pending) -> None:
+        self._console.print(Text(f"? {line_of(pending.tool)}", style="bold yellow"))
+        for line in shown_call(pending, self._workdir):
+            self._console.print(line)
+
+
+def shown_call(pending: Pending, workdir: Path) -> list[Text]:
+    """What a person reads before they say yes: a command as it is, a write as its difference."""
+    match pending.arguments:
+        case {"command": str(command)}:
+            return [Text(f"  $ {printable(line)}") for line in command.splitlines() or [""]]
+        case {"path": str(path), "content": str(content)}:
+            return _difference(path, _content(workdir, path), content)
+        case {"path": str(path), "old": str(old), "new": str(new)}:
+            return _difference(path, old, new)
+    return [Text(f"  {arguments_line(pending)}")]
+
+
+def _content(workdir: Path, path: str) -> str:
+    try:
+        return (workdir / path).read_text("utf-8", "replace")
+    except (OSError, ValueError):
+        return ""
+
+
+def _difference(path: str, old: str, new: str) -> list[Text]:
+    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), path, path, lineterm="")
+    colours = {"+": "green", "-": "red", "@": "cyan"}
+    return [Text(f"  {printable(line)}", style=colours.get(line[:1], "")) for line in lines]
+
+
+def _key(pending: Pending) -> str:
+    """What always stands for: the very command, or the tool, for a write with that path."""
+    what = pending.arguments.get("command", pending.arguments.get("path", ""))
+    return f"{pending.tool}\0{what}"

@@ -1,0 +1,120 @@
+"""Calls that wait for a yes, on the command line and in the chat."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli_kit import agentloop, terminal
+from tests.strict_provider import StrictProvider
+from tests.strict_replies import Reply, calling
+
+READY = "\x1b[?2004h"
+
+
+def waiting(tmp_path: Path, *options: str) -> str:
+    """A session in which a command waits; its id."""
+    with StrictProvider([Reply(calls=[calling("run_command", command="rm x")])]) as provider:
+        done = agentloop("-p", "go", "--base-url", provider.url, "--session", "s", *options, cwd=tmp_path)
+    assert done.status == 4
+    assert 'waits for a yes: run_command(command="rm x")' in done.err
+    assert "say yes by: " in done.err
+    return "s"
+
+
+ASK = ("--allow", "shell(echo *)")
+
+
+def test_a_call_waits_is_listed_and_is_answered(tmp_path: Path) -> None:
+    session, file = waiting(tmp_path, *ASK), tmp_path / "x"
+    file.write_text("")
+    listed = agentloop("approvals", cwd=tmp_path)
+    assert "rm x" in listed.out
+    [row] = agentloop("approvals", "--json", cwd=tmp_path).events
+    assert (row["session_id"], row["tool"], row["arguments"]) == ("s", "run_command", {"command": "rm x"})
+    with StrictProvider([Reply(text="done")]) as provider:
+        options = ("--base-url", provider.url, *ASK)
+        done = agentloop("approve", session, row["call_id"], *options, cwd=tmp_path)
+    assert (done.status, done.out, file.exists()) == (0, "done\n", False)
+    assert agentloop("approvals", cwd=tmp_path).out == ""
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (("--reject", "not today"), "not run: a person said no: not today"),
+        (("--respond", "it is gone"), "it is gone"),
+        (("--arguments", '{"command": "echo hi"}'), "hi\n"),
+    ],
+)
+def test_the_ways_to_answer(answer: tuple[str, str], told: str, tmp_path: Path) -> None:
+    session = waiting(tmp_path, *ASK)
+    with StrictProvider([Reply(text="done")]) as provider:
+        done = agentloop("approve", session, *answer, "--base-url", provider.url, *ASK, cwd=tmp_path)
+    assert done.status == 0
+    assert told in provider.bodies[-1]["messages"][-1]["content"]
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (("nope",), "no session has the id"),
+        (("s", "nope"), "no call 'nope' waits for an answer in session 's'"),
+        (("s", "--reject", "a", "--respond", "b"), "--reject, --arguments and --respond: give one of them"),
+        (("s", "--arguments", "[1]"), "--arguments is no JSON object"),
+        (("s", "--arguments", "{"), "--arguments is no JSON: "),
+        (("s", "--arguments", '{"comand": "ls"}'), "run_command cannot be called so"),
+        (("s", "--deny", "shell"), "the agent has no tool 'run_command'"),
+    ],
+)
+def test_what_cannot_be_answered_is_one_line(words: tuple[str, ...], complaint: str, tmp_path: Path) -> None:
+    waiting(tmp_path, *ASK)
+    done = agentloop("approve", *words, *ASK, "-m", "offline", cwd=tmp_path)
+    assert done.status == 2
+    assert complaint in done.complaint()
+
+
+def test_nothing_waits_in_a_session_that_is_answered(tmp_path: Path) -> None:
+    agentloop("-p", "hi", "-m", "offline", "--session", "s", cwd=tmp_path)
+    done = agentloop("approve", "s", "-m", "offline", cwd=tmp_path)
+    assert (done.status, "nothing waits for a yes in session 's'" in done.complaint()) == (2, True)
+
+
+def test_json_says_what_waits(tmp_path: Path) -> None:
+    with StrictProvider([Reply(calls=[calling("run_command", command="rm x")])]) as provider:
+        options = ("--base-url", provider.url, "--ask", "shell", "--output-format", "json")
+        done = agentloop("-p", "go", *options, cwd=tmp_path)
+    told = json.loads(done.out)
+    assert (done.status, told["status"]) == (4, "needs_approval")
+    assert told["pending"][0]["arguments"] == {"command": "rm x"}
+
+
+@pytest.mark.parametrize(
+    ("typed", "told", "left"),
+    [
+        (["yes\n"], "made notes.md", "one\ntwo\n"),
+        (["maybe\n", "no\n", "not mine\n"], "not run: a person said no: not mine", None),
+        (["always\n"], "made notes.md", "one\ntwo\n"),
+        (["\x04"], None, None),
+    ],
+)
+def test_the_chat_shows_a_write_and_asks(
+    typed: list[str], told: str | None, left: str | None, tmp_path: Path
+) -> None:
+    write = Reply(calls=[calling("write_file", path="notes.md", content="one\ntwo\n")])
+    with StrictProvider([write, Reply(text="all is said")]) as provider:
+        options = ("--base-url", provider.url, "--ask", "write", "--window", "32k")
+        with terminal("write the notes", *options, cwd=tmp_path) as screen:
+            screen.wait_for("+one")
+            for words in typed:
+                screen.wait_for(READY)
+                screen.type(words)
+            if told:
+                screen.wait_for("all is said")
+            screen.wait_for(READY)
+            screen.type("/quit\n")
+            assert screen.end() == 0
+    file = tmp_path / "notes.md"
+    assert (file.read_text() if file.exists() else None) == left
+    if told:
+        assert provider.bodies[-1]["messages"][-1]["content"].startswith(told)

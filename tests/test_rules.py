@@ -1,0 +1,216 @@
+"""Rules for calls: what a shell line must be for it to run unasked, and what never runs."""
+
+from typing import Any
+
+import pytest
+
+from agentloop import Agent, Rules, Runner, UsageError
+from agentloop.testing import ScriptedModel, calls
+from agentloop.workspace import workspace_tools
+
+GIT = Rules(allow=["shell(git *)", "shell(ls)", "shell(pytest *)", "shell(sudo systemctl *)", "shell(a > b)"])
+
+ALLOWED = """
+git log
+git
+ls
+  git   status
+git log --oneline -5
+git commit -m 'fix it'
+git commit -m "fix it; really"
+git commit -m 'cost: $5 `x`'
+git add .; git status
+git add . && git commit -m x
+git log | git cat-file --batch
+git fetch || git fetch --all
+git status &
+pytest -k 'a and b'
+pytest tests/*.py
+ls; ls; ls
+sudo systemctl status x
+a > b
+git grep "a|b"
+git log; pytest -q
+'git' log
+g'i't log
+git log;
+git log --format="%h %s"
+git add a\tb
+"""
+ASKED = r"""
+rm -rf /
+make
+gitk
+lsof
+git log; rm x
+git log && rm x
+git log || rm x
+git log | sh
+git log & rm x
+git log $(rm x)
+git log `rm x`
+git log "$(rm x)"
+git log "`rm x`"
+git log > f
+git log >> f
+git log 2>&1
+git log < f
+git log <(rm x)
+git log <<EOF
+(git log)
+{ git log; }
+git log $HOME
+git log ${HOME}
+git commit -m "$MESSAGE"
+git log \; rm x
+git log \
+git {log,status}
+git log # x
+git -C ~ log
+env git log
+A=1 git log
+sudo git log
+sudo systemctl; rm x
+sudo rm x
+xargs git log
+nohup git log
+time git log
+sh -c 'git log'
+bash -c "git log"
+eval git log
+exec git log
+command git log
+find . -exec git log {} +
+ls -l
+ls -la; git log
+if git log; then rm x; fi
+while git log; do rm x; done
+! git log
+git log 'unfinished
+git log "unfinished
+''
+""
+;
+a > c
+a >b
+a > b; a > b
+/usr/bin/git log
+./git log
+GIT log
+git-log
+export PATH=x; git log
+alias git=rm; git log
+cd x && git log
+pytest $(cat f)
+pytest > f
+"""
+LINES = [(line, "allow") for line in ALLOWED.splitlines() if line]
+LINES += [(line, "ask") for line in ASKED.splitlines() if line]
+
+
+@pytest.mark.parametrize(("line", "verdict"), LINES)
+def test_what_a_line_must_be_to_run_unasked(line: str, verdict: str) -> None:
+    for tool in ("run_command", "run_in_background"):
+        assert GIT.verdict(tool, {"command": line}) == verdict
+
+
+@pytest.mark.parametrize(
+    ("line", "verdict"),
+    [
+        ("git log\nrm x", "ask"),
+        ("git log\r\nrm x", "ask"),
+        ("git log\ngit status", "allow"),
+        ("", "ask"),
+        ("git log\0", "allow"),
+        ("git log\u00a0x", "allow"),
+    ],
+)
+def test_line_ends_and_odd_characters(line: str, verdict: str) -> None:
+    assert GIT.verdict("run_command", {"command": line}) == verdict
+
+
+NO_RM = Rules(allow=["shell"], deny=["shell(rm *)", "shell(git push*)"])
+
+
+@pytest.mark.parametrize(
+    ("line", "verdict"),
+    [
+        ("ls", "allow"),
+        ("git log > f; ls", "ask"),
+        ("echo 'rm x'", "allow"),
+        ("rm x", "deny"),
+        ("rm", "deny"),
+        ("/bin/rm x", "deny"),
+        ("'r'm x", "deny"),
+        ("ls; rm x", "deny"),
+        ("ls && git push --force", "deny"),
+        ("env rm x", "deny"),
+        ("sudo -u x rm x", "deny"),
+        ("A=1 rm x", "deny"),
+        ("sh -c 'ls; rm x'", "deny"),
+        ("bash -c \"sh -c 'rm x'\"", "deny"),
+        ("find . | xargs rm x", "deny"),
+        ("find . -exec rm x {} +", "deny"),
+        ("echo $(rm x)", "deny"),
+        ("echo `rm x`", "deny"),
+        ('echo "$(rm x)"', "deny"),
+        ("(rm x)", "deny"),
+        ("if true; then rm x; fi", "deny"),
+        ("$RM x", "ask"),
+        ("r\\m x", "ask"),
+    ],
+)
+def test_what_is_denied_is_found_wherever_it_stands(line: str, verdict: str) -> None:
+    assert NO_RM.verdict("run_command", {"command": line}) == verdict
+
+
+@pytest.mark.parametrize(
+    ("path", "verdict"),
+    [
+        ("docs/a.md", "allow"),
+        ("./docs/a.md", "allow"),
+        ("docs/../a.md", "ask"),
+        ("a.md", "ask"),
+        ("docs/secret/a.md", "deny"),
+        ("docs/x/../secret/a.md", "deny"),
+        ("/docs/a.md", "ask"),
+    ],
+)
+def test_paths_are_held_to_patterns(path: str, verdict: str) -> None:
+    rules = Rules(allow=["write(docs/*)"], deny=["write(docs/secret/*)"])
+    for tool in ("write_file", "edit_file"):
+        assert rules.verdict(tool, {"path": path}) == verdict
+
+
+def test_deny_beats_ask_beats_allow_and_what_no_rule_speaks_of_is_left_alone() -> None:
+    rules = Rules(allow=["deploy", "github_*", "x_1"], ask=["github_merge", "x_1"], deny=["x_*"])
+    tools = ("deploy", "github_list", "github_merge", "x_1", "other", "run_command")
+    said = [rules.verdict(tool, {}) for tool in tools]
+    assert said == ["allow", "allow", "ask", "deny", None, None]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"allow": "shell"}, "allow must be a list of rules"),
+        ({"ask": 5}, "ask must be a list of rules"),
+        ({"deny": ["shell(rm"]}, "deny: 'shell\\(rm' is no rule"),
+        ({"deny": [""]}, "deny: '' is no rule"),
+        ({"allow": [5]}, "allow: 5 is no rule"),
+        ({"allow": ["deploy(x)"]}, "only write\\(…\\) and shell\\(…\\) take a pattern"),
+    ],
+)
+def test_what_is_no_rule_is_refused(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        Rules(**given)
+
+
+async def test_a_runner_heeds_them(tmp_path: Any) -> None:
+    lines = ["echo one", "echo two > f", "rm x"]
+    model = ScriptedModel([calls(*(("run_command", {"command": line}) for line in lines))])
+    agent = Agent(model, tools=workspace_tools(tmp_path, allow=["shell"]))
+    rules = Rules(allow=["shell(echo *)"], deny=["shell(rm *)"])
+    result = await Runner(agent, transcripts=None, rules=rules).run("go")
+    assert [each.arguments["command"] for each in result.pending] == ["echo two > f"]
+    texts = [message.text for message in result.messages if message.role == "tool"]
+    assert sorted(texts) == ["not run: it was denied: a rule denies it", "one\n[exit status 0]"]
