@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from agentloop.strategies import MicroCompact, Strategy
 from agentloop.triggers import Trigger
 from tests.fuzz_policies import micro, strategy, trigger
-from tests.fuzz_texts import SCRIPTS
+from tests.fuzz_texts import ORDERS, SCRIPTS
 from tests.strict_overflows import OVERFLOWS
 from tests.strict_shapes import PLAIN, Shape
 
@@ -56,7 +56,8 @@ class Plan:
     """One conversation.
 
     `apis` are taken in turn, the next one by each new runner. `window` is the server's; `told` what the
-    client is told of it, None for nothing.
+    client is told of it, None for nothing. `order` is how the results of the history stand, "" for odd
+    messages of all kinds.
     """
 
     seed: int
@@ -88,6 +89,7 @@ class Plan:
     max_steps: int
     result_words: tuple[int, ...]
     history: int
+    order: str
     turns: tuple[Turn, ...]
 
     def __str__(self) -> str:
@@ -115,6 +117,7 @@ class Plan:
         apis = draw.choice([CHAT, CHAT, CHAT, ("responses",), ("chat", "responses"), ("responses", "chat")])
         known = ANSWER_FAULTS if apis == CHAT else [each for each in ANSWER_FAULTS if each not in CHAT_FAULTS]
         faults = draw.sample(known, draw.choice([0, 1, 2, 4]))
+        order = Random(f"{seed} order").choice(ORDERS) if seed % 5 == 3 else ""
         shape = draw.choice([PLAIN, Shape.drawn(draw)])
         faults += draw.sample(FATAL_FAULTS, draw.choice([0, 0, 0, 1]))
         return cls(
@@ -146,7 +149,8 @@ class Plan:
             odd_callback=draw.choice(["", "", "", "", "raises", "focus", "veto", "replace"]),
             max_steps=draw.choice([3, 12, 40]),
             result_words=tuple(draw.choice([10, 200, 600, 2_000, 8_000]) for _ in range(3)),
-            history=draw.choice([0, 0, draw.randrange(1, 25)]),
+            history=draw.choice([0, 0, draw.randrange(1, 25)]) or 12 * bool(order),
+            order=order,
             turns=tuple(_turns(draw)),
         )
 

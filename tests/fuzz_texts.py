@@ -4,7 +4,7 @@ import json
 from random import Random
 from typing import Any
 
-from agentloop.messages import Message
+from agentloop.messages import Message, ToolCall
 
 SCRIPTS = {
     "words": "lorem ipsum dolor sit amet consectetur ",
@@ -29,6 +29,10 @@ ARGUMENTS = (
 )
 
 
+ORDERS = ("late", "missing", "repeated", "one turn", "interleaved", "parallel")
+"""How the results of calls may stand in a history whose messages are otherwise as they should be."""
+
+
 def text(script: str, words: int, fact: str = "") -> str:
     """A text of about so many words, with a fact at its head and one at its end if it is given one."""
     unit = SCRIPTS[script]
@@ -39,6 +43,35 @@ def text(script: str, words: int, fact: str = "") -> str:
 def history(draw: Random, length: int) -> list[Message]:
     """Messages as imported: late, shuffled, missing, repeated and orphaned results, odd shapes."""
     return [Message.from_openai(_odd_message(draw, at)) for at in range(length)]
+
+
+def ordered(draw: Random, order: str, length: int) -> list[Message]:
+    """Turns of so many messages with calls, whose results come in one of `ORDERS`."""
+    said: list[Message] = []
+    waiting: list[Message] = []
+    for at in range(length):
+        fact = f"FACT-{0xF00000 + at:06x}"
+        if at == 0 or (order != "one turn" and draw.random() < 0.4):
+            said.append(Message.user(text("words", draw.choice([5, 50]), fact)))
+        width = draw.randrange(2, 5) if order == "parallel" else draw.randrange(1, 3)
+        calls = [ToolCall(id=f"call_{at}_{n}", name="look", arguments='{"number": 0}') for n in range(width)]
+        said.append(Message.assistant(draw.choice([None, "I look."]), calls))
+        waiting += (Message.tool(call.id, text("words", draw.choice([5, 200]), fact)) for call in calls)
+        if order not in ("late", "interleaved") or draw.random() < 0.5:
+            said += _as_they_come(draw, order, waiting)
+            waiting = []
+    return [*said, *waiting]
+
+
+def _as_they_come(draw: Random, order: str, results: list[Message]) -> list[Message]:
+    match order:
+        case "missing":
+            return [one for one in results if draw.random() < 0.7]
+        case "repeated":
+            return [*results, *(one for one in results if draw.random() < 0.5)]
+        case "interleaved" | "parallel":
+            return draw.sample(results, len(results))
+    return results
 
 
 def _odd_message(draw: Random, at: int) -> dict[str, Any]:

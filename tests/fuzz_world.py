@@ -26,7 +26,7 @@ from agentloop.todo import Todo
 from tests.fuzz_brain import FuzzedServer, Seen
 from tests.fuzz_faults import DyingStore, OddCallback
 from tests.fuzz_plan import Cut, Plan, Turn
-from tests.fuzz_texts import history, text
+from tests.fuzz_texts import history, ordered, text
 from tests.fuzz_tools import Effects, FuzzedPins, FuzzedTools, pause
 
 SESSION = "fuzzed"
@@ -102,7 +102,8 @@ class _World:
 
     async def _import(self) -> None:
         count = counter_for("fuzzed")
-        said = history(Random(f"{self.plan.seed} history"), self.plan.history)
+        draw, length, order = Random(f"{self.plan.seed} history"), self.plan.history, self.plan.order
+        said = ordered(draw, order, length) if order else history(draw, length)
         events = [MessageRecord(message=message, tokens=count_message(message, count)) for message in said]
         if events:
             await self.inner.append(SESSION, events, expect=0)

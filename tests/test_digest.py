@@ -255,6 +255,42 @@ def test_a_short_message_is_kept_whole() -> None:
     assert pair in record([U("Begin."), *talk[:60], U(pair), *talk[60:]], most=120)
 
 
+def test_who_does_what_outlives_what_was_asked_for_next() -> None:
+    parts = ["parser", "lexer", "loader", "writer", "planner", "cache", "router", "mailer", "ledger", "index"]
+    asked = [f"Walk through the {part} with me and tell me what you see." for part in parts]
+    owned = dict(enumerate(("Ann Quist owns the old scanner.", "For the bridge ask Bram Haddad."), 3))
+    said = [U(f"{one} {owned.get(at, '')}") for at, one in enumerate(asked)]
+    text = record([part for one in said for part in (one, A("I did."))], most=60)
+    assert all(one in text for one in owned.values())
+    assert asked[1] not in text
+
+
+def test_what_is_about_to_be_looked_at_stays_out_where_there_is_room() -> None:
+    said = [
+        U("Mend the parser."),
+        A("Next I'll read src/parser.py."),
+        U("And the rest?"),
+        A("We keep lexer_2."),
+    ]
+    text = record([*said, U("Go on.")])
+    assert "We keep lexer_2." in text
+    assert "Next" not in text
+    assert "rest" not in text
+
+
+def test_a_value_in_doubt_stands_nowhere_without_its_mark() -> None:
+    older, newer = "Our garnet budget is 8204 euros.", "Finance cut the budget for garnet to 58365 euros."
+    text = record([U("Let us plan."), U(older), A("Noted."), U(newer), A("Noted.")])
+    assert text.count("8204") == 1
+    assert "8204 [older, said at 2] euros" in text
+
+
+def test_what_shares_little_with_an_older_sentence_casts_no_doubt_on_it() -> None:
+    older = "There are two of them, the keen garnet and the grand harbor queue."
+    text = record([U(older), A("Yes."), U("That's wrong, the keen anchor queue listens on 83683.")])
+    assert older in text
+
+
 def test_what_was_asked_and_answered_gives_way_to_what_was_stated() -> None:
     asked = [
         part

@@ -236,6 +236,11 @@ def test_how_much_of_a_result_was_left_out_is_no_news() -> None:
     assert index == "Paths: result_1.txt\nNames: code_1"
 
 
+def test_of_what_results_count_the_newest_number_stands() -> None:
+    read = [part for at in range(9) for part in read_of(at, f"It has {at + 40} lines and {at + 7} rows.")]
+    assert index_of(entries_of(*read), max_tokens=200, counter=COUNTER) == "Numbers: 48 lines, 15 rows"
+
+
 def test_newest_first_where_there_is_not_room_for_all() -> None:
     said = [Message.user(f"Look at said_{number:03}.") for number in range(200)]
     index = index_of(entries_of(*said), max_tokens=60, counter=COUNTER)

@@ -186,7 +186,7 @@ def failure_in(result: str) -> str | None:
     >>> failure_in("collected 3 items\\n1 failed, 2 passed")
     '1 failed, 2 passed'
     """
-    return _failure_in(halves(result.lstrip(), MOST_CHARS))
+    return _failure_in(result)
 
 
 def opening_failure_in(result: str) -> str | None:
@@ -197,16 +197,18 @@ def opening_failure_in(result: str) -> str | None:
     >>> opening_failure_in("1: ok\\nKeyError: 'a'"), opening_failure_in("KeyError: 'a'")
     (None, "KeyError: 'a'")
     """
-    return _opening_failure_in(halves(result.lstrip(), MOST_CHARS))
+    return _opening_failure_in(result)
 
 
 @Remembered
-def _opening_failure_in(seen: str) -> str | None:
+def _opening_failure_in(result: str) -> str | None:
+    seen = halves(result.lstrip(), MOST_CHARS)
     return _failure_line(seen) if _OPENING.match(seen) else None
 
 
 @Remembered
-def _failure_in(seen: str) -> str | None:
+def _failure_in(result: str) -> str | None:
+    seen = halves(result.lstrip(), MOST_CHARS)
     if _OPENING.match(seen):
         return _failure_line(seen)
     found = _LINE.search(seen)

@@ -24,7 +24,6 @@ from agentloop._plumbing.host_logging import warn
 from agentloop._plumbing.to_text import words_of
 from agentloop.callbacks import Focus, Replace, Veto
 from agentloop.compaction.faults import summary_fault
-from agentloop.compaction.pinned import pinned_behind
 from agentloop.compaction.plan import (
     LEAST_RECORD,
     LEAST_SUMMARY_TOKENS,
@@ -34,6 +33,7 @@ from agentloop.compaction.plan import (
     room_below,
 )
 from agentloop.compaction.policy import Compaction
+from agentloop.compaction.reading import BETWEEN
 from agentloop.compaction.replacement import (
     NOTHING,
     Replacement,
@@ -43,7 +43,17 @@ from agentloop.compaction.replacement import (
     to_read,
 )
 from agentloop.compaction.summary import NotSmallerError, Summariser, summary_budget
-from agentloop.context import AUTOMATIC, Budget, Context, RequestPrefix, missing, record_in
+from agentloop.context import (
+    AUTOMATIC,
+    Budget,
+    Context,
+    RequestPrefix,
+    count_message,
+    fits,
+    fitted,
+    missing,
+    record_in,
+)
 from agentloop.emitter import Emitter
 from agentloop.errors import (
     AgentLoopError,
@@ -59,6 +69,7 @@ from agentloop.events import Compacted, ModelCalled, NotCompacted, Record
 from agentloop.messages import Message
 from agentloop.model_call import used_by
 from agentloop.models import ChatModel
+from agentloop.prompts import pinned_message
 from agentloop.sessions import Rebase, Session, SessionMedia, append_rebased, grow, rebase_any, save
 from agentloop.strategies import Computed, Digest, OnFailure, Summary
 from agentloop.stream import (
@@ -70,7 +81,7 @@ from agentloop.stream import (
     Positioned,
     StreamEvent,
 )
-from agentloop.tools import ToolSet
+from agentloop.tools import ToolSet, text_from
 
 LengthOf: TypeAlias = Callable[[Plan, Context, Budget, float], int]
 """How long what stands instead may be, by the share of the window that a summary takes at most."""
@@ -78,6 +89,10 @@ LengthOf: TypeAlias = Callable[[Plan, Context, Budget, float], int]
 BESIDE_SHARE, MOST_BESIDE = 1 / 3, 0.8
 """The record beside a model's prose may take this share of the longest summary; in a small window more, up to
 the most, so that a model's summary keeps no less than a digest."""
+
+PINNED_SHARE, LEAST_PINNED_TOKENS = 0.5, 40
+"""All that tool sets pin takes at most this share of the longest summary, which is so much shorter then, so
+that the target holds. In less room than the least, nothing more is pinned."""
 
 MOST_LOST = 100
 """So many identifiers are listed as lost at the most, the newest; all are counted."""
@@ -319,9 +334,24 @@ class Compactor:
         return await to_its_end(in_thread(saved))
 
     def pinned(self, plan: Plan, context: Context, budget: Budget) -> str:
-        """What tool sets keep in sight behind it; it takes its room from what stands instead."""
-        longest = self.longest(longest_summary, plan, context, budget)
-        return pinned_behind(plan, context, self.tool_sets, longest=longest, counter=budget.counter)
+        """What tool sets keep in sight behind it, as one message's text, the highest priority first.
+
+        Empty where nothing is covered: what an earlier one pinned then stays.
+        """
+        if not (self.tool_sets and plan.covered):
+            return ""
+        gone = {entry.seq for entry in plan.entries} | {item.seq for item in plan.cleared}
+        said, counter = context.seen(gone), budget.counter
+        left = int(PINNED_SHARE * self.longest(longest_summary, plan, context, budget))
+        left -= count_message(Message.user(pinned_message("")), counter)
+        texts: list[str] = []
+        for each in sorted(self.tool_sets, key=lambda each: -each.priority):
+            if left < LEAST_PINNED_TOKENS:
+                break
+            if text := text_from(each.pinned, said, partial(fits, max_tokens=left, counter=counter)):
+                texts.append(fitted(text, max_tokens=left, counter=counter))
+                left -= counter(BETWEEN + texts[-1])
+        return pinned_message(BETWEEN.join(texts)) if texts else ""
 
     def longest(
         self, length: LengthOf, plan: Plan, context: Context, budget: Budget, *, pinned: str = ""
@@ -393,7 +423,7 @@ class Compactor:
             ask=self.emitter.ask,
             note=outcome.calls.append,
             spec=spec,
-            beside=partial(record_beside, plan, before, counter=budget.counter),
+            beside=record_beside(plan, before, counter=budget.counter),
             beside_tokens=beside,
             whole_tokens=whole if room is None else min(whole, room),
             covered=plan.entries,

@@ -3,11 +3,12 @@
 A model writes the summary (`summary.py`); the other three are computed here from the log.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from agentloop._plumbing.truncate import beginning, head
-from agentloop.compaction.digest import digest
+from agentloop.compaction.digest import Findings, digest
 from agentloop.compaction.plan import PLAIN, Plan
 from agentloop.context import (
     Context,
@@ -128,14 +129,22 @@ def computed(
     known = {entry.seq for entry in earlier}
     written = [entry for entry in model_summaries(context, plan.reads) if entry.seq not in known]
     earlier += map(_prose_only, written)
-    return Replacement(text=_digest(plan, context, [*earlier, *read], most, counter), made="digest")
+    text = digest([*earlier, *read], max_tokens=most, counter=counter, kept=_kept(plan, context))
+    return Replacement(text=text, made="digest")
 
 
-def record_beside(plan: Plan, context: Context, max_tokens: int, prose: str, *, counter: TokenCounter) -> str:
-    """The digest that stands beside a model's prose: without the prose of earlier ones, which it rewrites."""
-    earlier = [_record_only(entry) for entry in records_without_log(context, plan.reads)]
-    entries = [*earlier, *originals_of(context, plan.reads)]
-    return _digest(plan, context, entries, max_tokens, counter, beside=prose)
+def record_beside(plan: Plan, context: Context, *, counter: TokenCounter) -> Callable[[int, str], str]:
+    """Makes the digest of at most so many tokens that stands beside a model's prose.
+
+    It is without the prose of earlier ones, which the model rewrites. What it stands for is read once.
+    """
+
+    @cache
+    def findings() -> Findings:
+        earlier = [_record_only(entry) for entry in records_without_log(context, plan.reads)]
+        return Findings.of([*earlier, *originals_of(context, plan.reads)], _kept(plan, context))
+
+    return lambda max_tokens, prose: findings().record(max_tokens, counter, beside=prose)
 
 
 def to_read(plan: Plan, context: Context) -> tuple[Entry, ...]:
@@ -145,17 +154,10 @@ def to_read(plan: Plan, context: Context) -> tuple[Entry, ...]:
     return tuple(_prose_only(entry) if entry.seq in written else entry for entry in plan.reads)
 
 
-def _digest(
-    plan: Plan,
-    context: Context,
-    entries: Sequence[Entry],
-    max_tokens: int,
-    counter: TokenCounter,
-    beside: str = "",
-) -> str:
+def _kept(plan: Plan, context: Context) -> list[Entry]:
+    """What stays in sight."""
     covered = {entry.seq for entry in plan.entries}
-    kept = [entry for entry in context.visible if entry.seq not in covered]
-    return digest(entries, max_tokens=max_tokens, counter=counter, kept=kept, beside=beside)
+    return [entry for entry in context.visible if entry.seq not in covered]
 
 
 def _prose_only(entry: Entry) -> Entry:

@@ -151,7 +151,21 @@ def planted_session(seed: int, wording: Wording, *, turns: int = 20, exchanges: 
     script = _script(session, turns)
     for turn in range(turns):
         _turn(session, script[turn], first=turn == 0, exchanges=exchanges)
+    _leave_outdated(session)
     return session
+
+
+def _leave_outdated(session: Planted) -> None:
+    """Look for no code of a result whose call is made again later: what it shows then is what holds."""
+    newest = {(call.name, call.arguments): call.id for one in session.messages for call in one.tool_calls}
+    outdated = [
+        one.text for one in session.messages if one.role == "tool" and one.tool_call_id not in newest.values()
+    ]
+    session.plants = [
+        plant
+        for plant in session.plants
+        if not (plant.kind.startswith("code") and any(plant.value in text for text in outdated))
+    ]
 
 
 @dataclass(slots=True)

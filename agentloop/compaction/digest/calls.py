@@ -177,6 +177,7 @@ def calls_of(messages: Sequence[Message]) -> Iterator[Call]:
 
 def _call(at: int, call: ToolCall, result: str | None) -> Call:
     arguments, paths, command = _read_arguments(call.arguments)
+    failure = opening_failure_in if only_looks(call.name, command) else failure_in
     return Call(
         at=at,
         name=_folded(call.name, _MOST_NAME_CHARS) or "tool",
@@ -184,7 +185,7 @@ def _call(at: int, call: ToolCall, result: str | None) -> Call:
         paths=paths,
         command=_folded(command, _MOST_COMMAND_CHARS),
         result=result,
-        error=None if result is None else _failure(result, call.name, command),
+        error=None if result is None else failure(result),
     )
 
 
@@ -202,10 +203,6 @@ def _read_arguments(given: str) -> tuple[str, tuple[str, ...], str]:
 
 def _folded(text: str, max_chars: int) -> str:
     return " ".join(head(text, max_chars).split())
-
-
-def _failure(result: str, name: str, command: str) -> str | None:
-    return opening_failure_in(result) if only_looks(name, command) else failure_in(result)
 
 
 def _as_command(value: object) -> str:
@@ -359,17 +356,14 @@ def last_done(calls: Iterable[Call], earlier: Iterable[tuple[str, str]] = ()) ->
         for path in call.paths:
             action = _action(call, path)
             before = done.pop(path, None)
-            done[path] = before if before and _hides(action, before) else action
+            looked_at = before and changes_file(before) and not changes_file(action)
+            done[path] = before if before and looked_at else action
     return done
 
 
 def changes_file(action: str) -> bool:
     """Whether what was done, or tried, changes a file."""
     return action.removeprefix(COULD_NOT) in CHANGING
-
-
-def _hides(action: str, before: str) -> bool:
-    return changes_file(before) and not changes_file(action)
 
 
 def _action(call: Call, path: str) -> str:

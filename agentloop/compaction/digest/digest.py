@@ -6,11 +6,13 @@ budget is used, and puts the index of `index.py` below.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 from agentloop._plumbing.to_text import strict
 from agentloop._plumbing.truncate import head
 from agentloop.compaction.digest.calls import (
+    Call,
+    EarlierLine,
     calls_of,
     changes_file,
     earlier_lines,
@@ -165,39 +167,99 @@ def digest(
     stays in sight beside the record. Names and numbers that the text `beside` says are not said again.
     Nothing said gives "".
     """
-    said = [entry for entry in covered if entry.kind == "said"]
-    earlier = parse_records(record_in(entry.original) for entry in covered if entry.kind == "summary")
-    head = quoted_within(earlier.prose, max_tokens=int(max_tokens * PROSE_SHARE), counter=counter)
-    filling = Filling(counter=counter, left=max_tokens - (counter(head) + 2 if head else 0))
-    sections, gone = _sections(said, earlier, kept, max_tokens)
-    if beside:
-        told, done = set(identifiers(beside)), sections["done"]
-        done.wanted = [one for one in done.wanted if not told.issuperset(identifiers(outcome_of(one)))]
-    whole = filling.left
-    for name, share in TELLING:
-        filling.fill(sections[name], int(whole * share))
-    index = _Index(
-        index_items(
-            [*_indexed(earlier), *said],
-            most=max_tokens,
-            known="\n".join((beside, _written(head, sections), *gone)),
-        ),
-        counter,
-    )
-    reserved = counter(index.lines(int(max_tokens * INDEX_SHARE), ""))
-    for rest in ("wanted", "later"):
-        for name, share in REST:
-            filling.left = max_tokens - counter(_written(head, sections)) - reserved
-            section = sections[name]
-            if rest == "later":
-                section.wanted, section.later = section.later, []
-            filling.fill(section, section.used + int(max(0, filling.left) * share))
-    text = _written(head, sections)
-    while filling.taken and (over := counter(text) - max_tokens) > 0:
-        filling.give_back(over)
+    return Findings.of(covered, kept).record(max_tokens, counter, beside=beside)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """What was found in what a record is to stand for, to be written at any length.
+
+    `lines` are those of calls in an earlier record; `gone` is what no longer holds, or may not.
+    """
+
+    said: Sequence[Entry]
+    earlier: Earlier
+    users: Sequence[Spoken]
+    others: Sequence[Spoken]
+    calls: Sequence[Call]
+    lines: Sequence[EarlierLine]
+    gone: Sequence[str]
+
+    @classmethod
+    def of(cls, covered: Sequence[Entry], kept: Sequence[Entry]) -> Self:
+        """What stands in these entries, while others stay in sight."""
+        said = [entry for entry in covered if entry.kind == "said"]
+        earlier = parse_records(record_in(entry.original) for entry in covered if entry.kind == "summary")
+        found = spoken(said, before=retold(earlier))
+        gone = forget_superseded([*(one.stated for one in found), *_in_sight(said, kept)])
+        found = [one for one in found if one.text]
+        users = [one for one in found if one.stated.role == "user"]
+        others = [one for one in found if one.stated.role == "assistant"]
+        weigh(users, task=next((one.at for one in users), None))
+        weigh(others, task=None)
+        calls = list(calls_of([entry.original for entry in said]))
+        lines = earlier_lines(earlier.done, calls)
+        gone += set(earlier.done).difference(one.line for one in lines)
+        return cls(
+            said=said, earlier=earlier, users=users, others=others, calls=calls, lines=lines, gone=gone
+        )
+
+    def record(self, max_tokens: int, counter: TokenCounter, *, beside: str = "") -> str:
+        """The record of at most so many tokens, beside a text that says some of it."""
+        head = quoted_within(self.earlier.prose, max_tokens=int(max_tokens * PROSE_SHARE), counter=counter)
+        filling = Filling(counter=counter, left=max_tokens - (counter(head) + 2 if head else 0))
+        sections = self._sections(max_tokens)
+        if beside:
+            told, done = set(identifiers(beside)), sections["done"]
+            done.wanted = [one for one in done.wanted if not told.issuperset(identifiers(outcome_of(one)))]
+        whole = filling.left
+        for name, share in TELLING:
+            filling.fill(sections[name], int(whole * share))
+        index = _Index(
+            index_items(
+                [*_indexed(self.earlier), *self.said],
+                most=max_tokens,
+                known="\n".join((beside, _written(head, sections))),
+                gone="\n".join(self.gone),
+            ),
+            counter,
+        )
+        reserved = counter(index.lines(int(max_tokens * INDEX_SHARE), ""))
+        for rest in ("wanted", "later"):
+            for name, share in REST:
+                section = sections[name]
+                if rest == "later":
+                    section.wanted, section.later = section.later, []
+                if not section.wanted:
+                    continue
+                filling.left = max_tokens - counter(_written(head, sections)) - reserved
+                filling.fill(section, section.used + int(max(0, filling.left) * share))
         text = _written(head, sections)
-    text = index.below(text, max_tokens)
-    return strict(text or _newest_words(said or list(_indexed(earlier)), max_tokens, counter))
+        while filling.taken and (over := counter(text) - max_tokens) > 0:
+            filling.give_back(over)
+            text = _written(head, sections)
+        text = index.below(text, max_tokens)
+        return strict(text or _newest_words(self.said or list(_indexed(self.earlier)), max_tokens, counter))
+
+    def _sections(self, max_tokens: int) -> Sections:
+        earlier = self.earlier
+        return {
+            "asked": _spoken(ASKED, self.users, max_tokens),
+            "decided": _spoken(DECIDED, self.others, max_tokens),
+            "files": _files(last_done(self.calls, earlier.files), earlier.more_files),
+            "failed": Section(
+                title=FAILED,
+                wanted=list(failure_lines(self.calls, earlier.failed)),
+                text_of=str,
+                written=list,
+            ),
+            "done": Section(
+                title=DONE,
+                wanted=[*newest_of_each(self.calls), *self.lines],
+                text_of=outcome_line,
+                written=lambda kept: [outcome_line(call) for call in sorted(kept, key=lambda call: call.at)],
+            ),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,34 +293,6 @@ def _indexed(earlier: Earlier) -> Iterator[Entry]:
         yield Entry(seq=at, at=at, message=message, original=message, tokens=0, kind=kind)
 
 
-def _sections(
-    said: Sequence[Entry], earlier: Earlier, kept: Sequence[Entry], max_tokens: int
-) -> tuple[Sections, list[str]]:
-    messages = [entry.original for entry in said]
-    found = spoken(said, before=retold(earlier))
-    gone = forget_superseded([*(one.stated for one in found), *_in_sight(said, kept)])
-    found = [one for one in found if one.text]
-    users = [one for one in found if one.stated.role == "user"]
-    others = [one for one in found if one.stated.role == "assistant"]
-    weigh(users, task=next((one.at for one in users), None))
-    weigh(others, task=None)
-    calls = list(calls_of(messages))
-    told = earlier_lines(earlier.done, calls)
-    gone += set(earlier.done).difference(one.line for one in told)
-    return {
-        "asked": _spoken(ASKED, users, max_tokens),
-        "decided": _spoken(DECIDED, others, max_tokens),
-        "files": _files(last_done(calls, earlier.files), earlier.more_files),
-        "failed": _lines(FAILED, list(failure_lines(calls, earlier.failed))),
-        "done": Section(
-            title=DONE,
-            wanted=[*newest_of_each(calls), *told],
-            text_of=outcome_line,
-            written=lambda kept: [outcome_line(call) for call in sorted(kept, key=lambda call: call.at)],
-        ),
-    }, gone
-
-
 def _in_sight(said: Sequence[Entry], kept: Sequence[Entry]) -> list[Stated]:
     """What is said in messages newer than the record, and so may replace what it holds."""
     behind = said[-1].seq if said else 0
@@ -274,10 +308,6 @@ def _spoken(title: str, found: Sequence[Spoken], max_tokens: int) -> Section[Sai
         text_of=lambda said: " ".join(one.text for one in said),
         written=lambda kept: as_lines(one for said in kept for one in said),
     )
-
-
-def _lines(title: str, lines: list[str]) -> Section[str]:
-    return Section(title=title, wanted=lines, text_of=str, written=list)
 
 
 def _files(done: dict[str, str], more: int) -> Section[tuple[str, str]]:

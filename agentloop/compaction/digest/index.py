@@ -37,7 +37,7 @@ LATER = 4
 
 _kinds = Remembered(kinds)
 _counted = Remembered(counted)
-_COUNT = pattern(r"[\d.,]+[ -]?[^\W\d]+")
+_COUNT = pattern(r"[\d.,]+[ -]?(?P<unit>[^\W\d]+)")
 _LEFT_OUT = pattern(r"\.\.\. \[[\d,]{1,15} of [\d,]{1,15} characters left out")
 _EDGES = pattern(r"[\s,;\"{}\[\]]")
 
@@ -54,7 +54,7 @@ class IndexItem(NamedTuple):
     @property
     def is_bare(self) -> bool:
         """Whether it is a number that says nothing of what it counts."""
-        return is_bare(self.text)
+        return self.kind == "number" and is_bare(self.text)
 
     @property
     def is_count(self) -> bool:
@@ -64,15 +64,19 @@ class IndexItem(NamedTuple):
 
 @dataclass(slots=True)
 class Seen:
-    """What was met so far, newest first: what is known or taken, and the newest value of each named thing."""
+    """What was met so far, newest first: what is known or taken, and the newest value of each named thing.
+
+    `stale` are values that no longer hold, or may not; `units` what was counted in results.
+    """
 
     words: set[str]
+    stale: set[str]
     values: dict[str, str] = field(default_factory=dict)
-    stale: set[str] = field(default_factory=set)
+    units: set[str] = field(default_factory=set)
 
     def takes(self, word: str) -> bool:
-        """Whether the word is new and not the value of what has a newer one."""
-        if word in self.words or word in self.stale:
+        """Whether the word is new and not the value of what has a newer one, with its unit or without."""
+        if word in self.words or word in self.stale or word.partition(" ")[0] in self.stale:
             return False
         self.words.add(word)
         return True
@@ -121,6 +125,9 @@ def _in_turns(
 
 def _ends_first(items: Sequence[IndexItem]) -> Iterator[IndexItem]:
     """First, last, second, last but one and so on; bare numbers behind all others."""
+    if len(items) < 2:
+        yield from items
+        return
     telling = [item for item in items if not item.is_bare]
     for group in (telling, [item for item in items if item.is_bare]):
         for at in range((len(group) + 1) // 2):
@@ -145,7 +152,19 @@ def _in_result(entry: Entry, seen: Seen) -> Found:
     message = entry.original
     if message.role != "tool":
         return {}
-    return _words(_LEFT_OUT.sub("... [", _ends(message.text, RESULT_CHARS)), seen)
+    found = _words(_LEFT_OUT.sub("... [", _ends(message.text, RESULT_CHARS)), seen)
+    return {word: shown for word, shown in found.items() if _is_telling(*shown, seen)}
+
+
+def _is_telling(kind: IdentifierKind, text: str, seen: Seen) -> bool:
+    """Whether it is no count, or the newest of its unit: so many lines of something tell nothing."""
+    count = _COUNT.fullmatch(text) if kind == "number" else None
+    if count is None:
+        return True
+    unit = count["unit"]
+    is_new = unit not in seen.units
+    seen.units.add(unit)
+    return is_new
 
 
 def _newest_values(text: str, seen: Seen) -> Found:
@@ -166,7 +185,7 @@ def _named_values(text: str) -> tuple[tuple[str, str], ...]:
 def _words(text: str, seen: Seen) -> Found:
     """What is new in the text, a bare number with the word before it."""
     new = {word: (kind, word) for word, kind in _kinds(text).items() if seen.takes(word)}
-    if any(is_bare(word) for word in new):
+    if any(kind == "number" and is_bare(word) for word, (kind, _) in new.items()):
         new |= {
             number: ("number", f"{name} {number}") for number, name in _counted(text).items() if number in new
         }
@@ -239,11 +258,15 @@ class IndexItems:
     found: Sequence[IndexItem]
 
 
-def index_items(entries: Sequence[Entry], *, most: int, known: str = "") -> IndexItems:
-    """What an index of these entries may hold beside what is known, enough for `most` items of each kind."""
+def index_items(entries: Sequence[Entry], *, most: int, known: str = "", gone: str = "") -> IndexItems:
+    """What an index of these entries may hold beside what is known, enough for `most` items of each kind.
+
+    What stands in `gone` holds no longer, or may not.
+    """
     if most <= 0:
         return IndexItems((), ())
-    seen = Seen(set(identifiers(known)))
+    stale = set(identifiers(gone))
+    seen = Seen({*identifiers(known), *stale}, stale)
     told = in_messages(entries, seen, most=most)
     outdated = asked_again(entries)
     current = [entry for entry in entries if entry.seq not in outdated]

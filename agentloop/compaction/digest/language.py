@@ -337,7 +337,7 @@ def binds(text: str) -> int:
 
 def decides(text: str) -> int:
     """How much a sentence of an assistant looks like a decision (2) or an open point (1), else 0."""
-    return 2 if DECISION.search(text) else 1 if OPEN.search(text) else 0
+    return 2 if DECISION.search(text) else 1 if OPEN.search(text) and not is_narration(text) else 0
 
 
 def is_keyed(text: str) -> bool:

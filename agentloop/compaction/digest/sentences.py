@@ -4,7 +4,7 @@
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from agentloop._plumbing.patterns import pattern
@@ -169,8 +169,3 @@ def kind_of_value(word: str) -> str:
 
 def _is_kana(word: str) -> bool:
     return "\u3040" <= word <= "\u309f"
-
-
-def novelty(content: Collection[str], uses: Mapping[str, int]) -> float:
-    """The share of these meaning words that stand in few other sentences, 0 to 1: what was said but once."""
-    return sum(1 / max(1, uses.get(word, 1)) for word in content) / len(content) if content else 0.0

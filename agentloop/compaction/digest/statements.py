@@ -44,13 +44,11 @@ from agentloop.compaction.digest.sentences import (
     content_words,
     is_hard,
     kind_of_value,
-    novelty,
     sentences,
     singular,
     words,
 )
 from agentloop.context import Entry
-from agentloop.messages import Message
 
 MOST_VALUE_WORDS = 3
 """A value of plain words has at most so many; what is longer tells a story."""
@@ -192,8 +190,9 @@ def _is_proper(word: str) -> bool:
 OLDER = " [older, said at {at}]"
 """Stands behind a value that may no longer hold: something newer may be of the same thing."""
 
-LEAST_SHARED = 2
-"""So many words has a newer sentence with an older one where it may be of the same thing."""
+LEAST_SHARED, SHARED = 2, 1 / 3
+"""A newer sentence may be of the same thing as an older one where they share so many words, and more than
+this share of those of the shorter."""
 
 CHANGED = "[changed later]"
 """Stands for a value that no longer holds in a sentence that says more than that."""
@@ -216,6 +215,7 @@ class Stated:
     role: str
     at: int = 0
     firm: bool = True
+    doubted: bool = False
 
     def lose(self, value: str, newer: frozenset[str]) -> None:
         """Take a value out; all of it where the newer sentence says the rest as well."""
@@ -226,9 +226,10 @@ class Stated:
             self.text = _with(self.text, value, CHANGED)
 
     def doubt(self, value: str) -> None:
-        """Mark a value as one that may no longer hold."""
-        if self.at > 0 and (mark := OLDER.format(at=self.at)) not in self.text:
-            self.text = _with(self.text, value, value + mark)
+        """Mark a value as one that may no longer hold, once."""
+        self.doubted = True
+        if self.at > 0:
+            self.text = _with(self.text, value, value + OLDER.format(at=self.at))
 
 
 def _with(text: str, value: str, other: str) -> str:
@@ -269,15 +270,6 @@ def _parts_of(sentence: str) -> _Parts:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Heard:
-    """A sentence taken apart."""
-
-    sentence: Stated
-    claims: Sequence[Statement]
-    said: frozenset[str]
-
-
 def _newest() -> defaultdict[Any, deque[Any]]:
     return defaultdict(lambda: deque(maxlen=MOST_CANDIDATES))
 
@@ -294,17 +286,16 @@ class _Known:
 
     def hear(self, sentence: Stated) -> None:
         parts = _parts_of(sentence.text)
-        heard = _Heard(sentence=sentence, claims=parts.claims, said=parts.said)
         if parts.is_news:
-            for claim in heard.claims:
-                self._replace(claim, heard, parts.changes)
+            for claim in parts.claims:
+                self._replace(claim, sentence, parts)
             if parts.changes:
-                self._drop_named(heard)
-                self._doubt(heard)
-        for claim in heard.claims:
+                self._drop_named(sentence, parts.said)
+                self._doubt(sentence, parts.said)
+        for claim in parts.claims:
             self._count(claim, sentence)
             self.claimed[claim.key].append((claim, sentence))
-        for word in heard.said:
+        for word in parts.said:
             self.mentioned[word].append(sentence)
 
     def _count(self, claim: Statement, sentence: Stated) -> None:
@@ -314,57 +305,64 @@ class _Known:
             self.fields.add(claim.key)
         self.latest[claim.key] = (sentence.at, claim.value)
 
-    def _replace(self, new: Statement, heard: _Heard, change: bool) -> None:
+    def _replace(self, new: Statement, newer: Stated, parts: _Parts) -> None:
         """What the same words said before, in the same way, is replaced."""
         if new.key in self.fields:
             return
         for old, earlier in self.claimed.get(new.key, ()):
             if (
-                self._may(earlier, heard)
-                and _differ(old, heard.said)
-                and self._is_newer(new, old, earlier, heard, change)
+                _may(earlier, newer)
+                and _differ(old, parts.said)
+                and _is_newer(new, old, by_user=earlier.role == newer.role == "user", change=parts.changes)
             ):
-                self._lose(earlier, old.value, heard)
+                self._lose(earlier, old.value, parts.said)
 
-    def _is_newer(self, new: Statement, old: Statement, earlier: Stated, heard: _Heard, change: bool) -> bool:
-        same_way = old.told and new.told and _alike(old.value, new.value) and not new.key & MANY
-        if earlier.role == heard.sentence.role == "user":
-            return change or same_way
-        return same_way and (change or not new.label)
-
-    def _drop_named(self, heard: _Heard) -> None:
+    def _drop_named(self, newer: Stated, said: frozenset[str]) -> None:
         """What the sentence itself names as given up goes where the rest is about the same."""
-        for name in given_up(heard.sentence.text):
-            if heard.sentence.role != "user" and not any(map(str.isdigit, name)):
+        for name in given_up(newer.text):
+            if newer.role != "user" and not any(map(str.isdigit, name)):
                 continue
             for earlier in self.mentioned.get(_same(name), ()):
-                same = key_of(_clause_with(name, earlier.text)) - {_same(name)} <= heard.said
-                if same and self._may(earlier, heard) and not tells_apart(heard.sentence.text, earlier.text):
-                    self._lose(earlier, name, heard)
+                same = key_of(_clause_with(name, earlier.text)) - {_same(name)} <= said
+                if same and _may(earlier, newer) and not tells_apart(newer.text, earlier.text):
+                    self._lose(earlier, name, said)
 
-    def _doubt(self, heard: _Heard) -> None:
+    def _doubt(self, newer: Stated, said: frozenset[str]) -> None:
         """What says a value of the same shape of what seems the same thing may no longer hold."""
-        values = _values(heard.sentence.text)
+        values = _values(newer.text)
+        if not values:
+            return
         shared: Counter[Stated] = Counter()
-        for word in heard.said.difference(*(map(bare, found) for found in values.values())):
+        for word in said.difference(*(map(bare, found) for found in values.values())):
             shared.update(self.mentioned.get(word, ()))
         for earlier, count in shared.items():
-            if count >= LEAST_SHARED and self._may(earlier, heard):
-                for shape, found in _values(earlier.text).items():
-                    if len(found) == len(values.get(shape, ())) == 1 and found != values[shape]:
-                        self.gone += found
-                        earlier.doubt(next(iter(found)))
+            if count < LEAST_SHARED or earlier.doubted or not _may(earlier, newer):
+                continue
+            if count <= SHARED * min(len(said), len(_parts_of(earlier.text).said)):
+                continue
+            for shape, found in _values(earlier.text).items():
+                if len(found) == len(values.get(shape, ())) == 1 and found != values[shape]:
+                    self.gone += found
+                    earlier.doubt(next(iter(found)))
 
-    def _may(self, earlier: Stated, heard: _Heard) -> bool:
-        newer = heard.sentence
-        if earlier.at == newer.at:
-            return False
-        return bool(earlier.text) and RANKS.get(earlier.role, 0) <= RANKS.get(newer.role, 0)
-
-    def _lose(self, earlier: Stated, value: str, heard: _Heard) -> None:
+    def _lose(self, earlier: Stated, value: str, said: frozenset[str]) -> None:
         if earlier.text and value in earlier.text:
             self.gone.append(earlier.text)
-            earlier.lose(value, heard.said)
+            earlier.lose(value, said)
+
+
+def _may(earlier: Stated, newer: Stated) -> bool:
+    """Whether the newer sentence may replace what the earlier one says."""
+    if earlier.at == newer.at:
+        return False
+    return bool(earlier.text) and RANKS.get(earlier.role, 0) <= RANKS.get(newer.role, 0)
+
+
+def _is_newer(new: Statement, old: Statement, *, by_user: bool, change: bool) -> bool:
+    same_way = old.told and new.told and _alike(old.value, new.value) and not new.key & MANY
+    if by_user:
+        return change or same_way
+    return same_way and (change or not new.label)
 
 
 def _differ(old: Statement, said: frozenset[str]) -> bool:
@@ -421,7 +419,8 @@ SHORT = 6
 class Spoken:
     """One sentence of a message; `at` and `number` are its place, `weight` is how much it matters.
 
-    One that is not `telling` comes last of all.
+    One that is not `telling` comes last of all. One that is `light` neither binds nor holds anything exact;
+    one that is `alone` can be understood without those before it.
     """
 
     at: int
@@ -430,6 +429,8 @@ class Spoken:
     stated: Stated
     weight: float = 0.0
     telling: bool = False
+    light: bool = False
+    alone: bool = False
     long: bool = False
     first: bool = False
     last: bool = False
@@ -455,7 +456,9 @@ def spoken(entries: Sequence[Entry], *, before: Iterable[Spoken] = ()) -> list[S
         one
         for entry in entries
         if entry.original.role in ("user", "assistant")
-        for one in _of(entry.seq, entry.original, most)
+        for one in _numbered(
+            entry.seq, entry.original.role, list(enumerate(sentences(entry.original.text, most_chars=most)))
+        )
     ]
     return _once([*before, *found])
 
@@ -476,10 +479,6 @@ def _with_gaps(text: str) -> Iterator[tuple[int, Sentence]]:
             yield number, sentence
             number += 1
         number += 1
-
-
-def _of(at: int, message: Message, most: int) -> Iterator[Spoken]:
-    return _numbered(at, message.role, list(enumerate(sentences(message.text, most_chars=most))))
 
 
 def _numbered(at: int, role: str, parts: Sequence[tuple[int, Sentence]]) -> Iterator[Spoken]:
@@ -514,7 +513,14 @@ Said: TypeAlias = tuple[Spoken, ...]
 """Sentences that stand or fall together."""
 
 MOST_OF_NOTHING = 2
-"""An assistant's sentence of so few words that mean something only says that it goes on."""
+"""An assistant's sentence of so few words that mean something only says that it goes on; a user's question
+too."""
+
+LEAST_ALONE = 4
+"""With so many words that mean something, an exact one among them, a sentence says of what it speaks."""
+
+AGAIN = 4
+"""So much less weighs what was said again with another number or name."""
 
 LEAST_CHARS_WEIGHED = 40
 """What is shorter weighs no more for its length."""
@@ -523,28 +529,37 @@ LEAST_CHARS_WEIGHED = 40
 def weigh(found: Sequence[Spoken], *, task: int | None) -> None:
     """Give each sentence its weight: what binds, decides or gives a value, and what was said but once.
 
-    One that says nothing, a nod or what is about to be done, has none.
+    One that says nothing, a nod or what is about to be done, has none. Of those that differ in nothing but
+    what is exact the newest weighs most.
     """
     looks = [_LOOKS[one.stated.role](one.text) for one in found]
     uses = Counter(chain.from_iterable(look.content for look in looks))
-    for one, look in zip(found, looks, strict=True):
+    newer: set[tuple[str, ...]] = set()
+    for one, look in reversed(list(zip(found, looks, strict=True))):
         by_user = one.stated.role == "user"
         one.telling = not one.sentence.pasted and (look.cue > 0 or look.hard or by_user)
+        one.light = not (look.cue > 0 or look.hard)
+        one.alone = look.hard and len(look.content) >= LEAST_ALONE
         if look.cue > 0 or not look.says_nothing:
             place = 1.0 * (one.first or one.last) + _of_task(one, task)
-            one.weight = 1.5 * look.hard + look.cue + place + 2 * novelty(look.content, uses)
+            said_once = sum([1 / uses[word] for word in look.content]) / max(1, len(look.content))
+            one.weight = 1.5 * look.hard + look.cue + place + 2 * said_once
             one.weight /= 2 if look.asks else 1
+        if look.hard and len(look.around) >= LEAST_ALONE:
+            one.weight /= AGAIN if look.around in newer else 1
+            newer.add(look.around)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Look:
     """What a sentence looks like by itself.
 
-    `content` are its words that mean something; `hard` says that one of them must be exact, `cue` how much
-    it seems to bind or decide. What a question led to says more than it.
+    `content` are its words that mean something, `around` those without what is exact; `hard` says that one of
+    them must be exact, `cue` how much it seems to bind or decide. What a question led to says more than it.
     """
 
     content: tuple[str, ...]
+    around: tuple[str, ...]
     hard: bool
     cue: float
     says_nothing: bool
@@ -555,20 +570,26 @@ def _look(text: str, cue_of: Callable[[str], float], *, by_user: bool) -> _Look:
     found = words(text)
     content = tuple(dict.fromkeys(content_words(found)))
     hard = any(is_hard(word) for word in found)
-    leads_in = text.rstrip("*_ ").endswith((":", "："))
-    idle = not by_user and (leads_in or is_narration(text) or not (hard or len(content) > MOST_OF_NOTHING))
+    exact = hard or (by_user and any(map(_is_proper, found[1:])))
+    asks = text.endswith(("?", "？"))
+    if not by_user and (is_narration(text) or text.rstrip("*_ ").endswith((":", "："))):
+        says_nothing = True
+    elif is_pleasant(text):
+        says_nothing = not exact
+    else:
+        says_nothing = (asks or not by_user) and not exact and len(content) <= MOST_OF_NOTHING
     return _Look(
         content=content,
-        hard=hard,
+        around=tuple(content_words(word for word in found if not is_hard(word))) if hard else content,
+        hard=exact,
         cue=cue_of(text),
-        says_nothing=not hard if is_pleasant(text) else idle,
-        asks=text.endswith(("?", "？")),
+        says_nothing=says_nothing,
+        asks=asks,
     )
 
 
 def _cue_of_user(text: str) -> float:
-    named = any(word[0].isupper() for word in text.split()[1:])
-    return 2.0 * binds(text) + is_keyed(text) + changes(text) + named
+    return 2.0 * binds(text) + is_keyed(text) + changes(text)
 
 
 def _cue_of_assistant(text: str) -> float:
@@ -587,7 +608,10 @@ def _of_task(one: Spoken, task: int | None) -> float:
 
 
 def said_together(found: Sequence[Spoken], *, most_chars: float) -> list[Said]:
-    """The sentences of each short message of a user together, all others one by one; none of no weight."""
+    """The sentences of each short message of a user together, all others one by one; none of no weight.
+
+    Light ones before one that can be understood by itself are no part of it: "Go on. Ann Quist owns it now."
+    """
     together: dict[object, list[Spoken]] = {}
     for one in found:
         place = one.at if one.is_of_short_message else (one.at, one.number)
@@ -595,10 +619,17 @@ def said_together(found: Sequence[Spoken], *, most_chars: float) -> list[Said]:
     said: list[Said] = []
     for group in together.values():
         if sum(len(one.text) for one in group) <= most_chars:
-            said.append(tuple(group))
+            opening = _opening(group)
+            said += filter(None, (tuple(group[:opening]), tuple(group[opening:])))
         else:
             said += ((one,) for one in group)
     return [each for each in said if any(one.weight > 0 for one in each)]
+
+
+def _opening(group: Sequence[Spoken]) -> int:
+    """How many light sentences stand before one that needs none of them."""
+    first = next((at for at, one in enumerate(group) if not one.light), 0)
+    return first if group[first].alone else 0
 
 
 def by_weight(found: Iterable[Said]) -> tuple[list[Said], list[Said]]:
