@@ -96,7 +96,7 @@ class Background(ToolSet):
     With a `workdir` the model may run any shell command in it, as `run_command` does: they don't see
     variables that look like secrets, but for those in `pass_env`. With `agent_tools`, names of tools of the
     same agent, it may run these, sub-agents too. At most `most_running` jobs run at once. Of what a command
-    prints, the first and the last half MiB are kept.
+    prints, the first and the last half MiB are kept; while it runs, whole lines of that are shown.
 
     That a job ended, the model is told once, behind the next result that it gets: where the run was cut off
     before that was stored, in the run that goes on. A job lives as long as its run. What still runs at the
@@ -288,8 +288,11 @@ def _joined(answers: Sequence[str], redact: Callable[[str], str]) -> str:
 async def _shown(job: _Job, context: RunContext[Any]) -> str:
     if job.end:
         job.shown_by = context.call_id
-    line = job.line
-    return f"{line}\n{await in_thread(job.printed, context.redact)}".rstrip("\n")
+    line, is_over = job.line, bool(job.end)
+    text = await in_thread(job.printed, context.redact)
+    # Half a line may hold half a secret, which nobody knows for one.
+    said = text if is_over else text[: text.rfind("\n") + 1]
+    return f"{line}\n{said}".rstrip("\n")
 
 
 def _id_of(call_id: str) -> str:

@@ -28,6 +28,7 @@ from agentloop._plumbing.private_files import (
     refuse_link,
     refused,
     sync_folder,
+    try_lock,
 )
 from agentloop._plumbing.processes import Process, this_process
 from agentloop._plumbing.strict_json import encodes, strict_value
@@ -55,11 +56,6 @@ from agentloop.sessions import ValueLog
 from agentloop.stores.base import LAST_MOMENT, SessionStore, branch_id
 from agentloop.todo import MARKS
 from agentloop.tools import RunContext, Tool, ToolSet, tool_of
-
-try:
-    import fcntl
-except ImportError:  # not a POSIX system
-    fcntl = None  # type: ignore[assignment]
 
 T = TypeVar("T")
 TaskStatus: TypeAlias = Literal["pending", "in_progress", "completed"]
@@ -545,15 +541,11 @@ class _Folder:
 
     def _try(self, change: Change) -> tuple[Task | None] | None:
         """What came of the change; None where another has the folder."""
-        if fcntl is None:
-            raise StoreError(f"{self.path}: this system has no locks of files: keep the tasks in a store")
         try:
             make_private_folder(self.path)
             refuse_link(self.path)
             with open(self.path / f".{self.name}.lock", "ab", opener=_private) as file:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
+                if not try_lock(file):
                     return None
                 tasks = self._read()
                 task = _changed(tasks, change)

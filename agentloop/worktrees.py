@@ -5,7 +5,6 @@ of its files, filters, drivers of merges, remotes. Those of the user's own setti
 the monitor.
 """
 
-import fcntl
 import json
 import os
 import shutil
@@ -18,7 +17,7 @@ from typing import Any
 
 from agentloop._plumbing.checks import shown
 from agentloop._plumbing.patterns import pattern
-from agentloop._plumbing.private_files import make_ignored_folder
+from agentloop._plumbing.private_files import lock, make_ignored_folder
 from agentloop.context import results_of
 from agentloop.errors import RetryTool, UsageError
 from agentloop.messages import Json, SeenMessage, ToolCall
@@ -268,7 +267,7 @@ class Worktrees(ToolSet):
             raise RetryTool(f"{tree.parent} is a link: put a folder there")
         make_ignored_folder(tree.parent)
         with (tree.parent / ".lock").open("a") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            lock(file)
             yield tree
 
     def _check_there(self, tree: Path) -> None:

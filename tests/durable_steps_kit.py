@@ -9,7 +9,6 @@ cancelled in a tool, or only begins.
 
 import asyncio
 import contextlib
-import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from itertools import repeat
@@ -33,7 +32,7 @@ FATES = ("well", "record lost", "taken over", "cut off", "renamed", "crossed")
 PASSED = ("passed before", "passed after", "passed in flight", "left open", "left unsaid")
 RUN = "the-run"
 THEIRS = "I do well."
-ORDER = Order(session_id="s", prompt=Message.user("Do it."))
+ORDER = Order(session_id="s", prompt=Message.user("Do it."), submitted=0.0)
 
 
 class TakenOver(BaseException):
@@ -125,7 +124,7 @@ class World:
 
     def execution(self, *, since: int = 0) -> Execution:
         """What another worker begins with."""
-        return Execution(held=HeldRun(place=self.place, order=ORDER, run_id=RUN, submitted=0.0, since=since))
+        return Execution(held=HeldRun(place=self.place, order=ORDER, run_id=RUN, since=since))
 
     async def cut_off(self, name: str, work: Awaitable[StepResult]) -> None:
         """End the step where it is in a tool; one without a tool is done to its end."""
@@ -140,7 +139,7 @@ class World:
 
     async def run(self) -> StepResult:
         """The whole run, by as many workers as it takes."""
-        order = json.dumps({**ORDER.to_json(), "submitted": 0.0})
+        order = ORDER.to_text()
         while True:
             self._steps.next = 0
             with contextlib.suppress(TakenOver):

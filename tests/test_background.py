@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from agentloop import Agent, Background, Compaction, Limits, Runner, SyncRunner, ToolCall
+from agentloop import Agent, Background, Compaction, Limits, Runner, Secrets, SyncRunner, ToolCall
 from agentloop.errors import ModelUnavailableError, UsageError
 from agentloop.messages import Message, SeenMessage
 from agentloop.models import ModelRequest
@@ -131,6 +131,26 @@ def test_an_end_that_was_waited_for_is_told_by_that_result_alone(tmp_path: Path)
     _, shown, _ = results(model.requests[-1])
     assert re.fullmatch(r"\[Job [0-9a-f]{8} ended: exit status 0\] echo a\na", shown)
     assert notices(model.requests[-1]) == []
+
+
+def test_of_a_job_that_runs_no_half_a_secret_is_shown(tmp_path: Path) -> None:
+    Path("first").write_text("begun\nsk-proj-A1b2")
+    Path("rest").write_text("C3d4" * 6 + "\n")
+    command = "cat first; touch pid; while [ ! -e go ]; do sleep 0.02; done; cat rest"
+
+    def let_go() -> str:
+        """Let it print the rest."""
+        Path("go").touch()
+        return "gone on"
+
+    waits = [calls(begun_lasting={}), check(0.2), calls(let_go={}), check(60)]
+    model = ScriptedModel([run(command), *waits, "Done."])
+    tools = [begun_lasting, let_go]
+    with runner_of(model, tmp_path, tools=tools, redact=Secrets()) as runner:
+        runner.run("Do it.", session_id="s")
+    _, _, half, _, whole = (text.splitlines()[1:] for text in results(model.requests[-1]))
+    assert half == ["begun"]
+    assert whole == ["begun", "[redacted: OpenAI key]"]
 
 
 def test_what_is_stopped_is_gone_and_told_by_that_result_alone(tmp_path: Path) -> None:

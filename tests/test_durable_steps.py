@@ -71,7 +71,7 @@ async def test_each_step_is_begun_by_the_loop_of_all_runs() -> None:
         return work()  # type: ignore[return-value]
 
     world = World(repeat("well"))
-    order = json.dumps({**ORDER.to_json(), "submitted": 0.0})
+    order = ORDER.to_text()
     await Workflow(place=world.place, record=record).run(RUN, order)
     assert begun == dict.fromkeys(("begin", "ask", "tool", "end"), True)
 
@@ -87,7 +87,7 @@ async def test_steps_are_called_and_kept_as_older_workers_did_and_replayed() -> 
         return done()
 
     world = World(repeat("well"))
-    order = json.dumps({**ORDER.to_json(), "submitted": 0.0})
+    order = ORDER.to_text()
     ended = await Workflow(place=world.place, record=record).run(RUN, order)
     by = kept[1][1]["by"]
     batches = [kept[at][1]["calls"] for at in (1, 4)]
@@ -139,7 +139,7 @@ async def test_a_run_whose_steps_cannot_be_kept_has_its_end_in_the_log_and_tells
 
     world = World(repeat("well"))
     place = replace(world.place, sink=told.append)
-    order = json.dumps({**ORDER.to_json(), "submitted": 0.0})
+    order = ORDER.to_text()
     with pytest.raises(RuntimeError):
         await Workflow(place=place, record=steps).run(RUN, order)
     last = (await world.store.read("s"))[-1].event
@@ -164,7 +164,7 @@ async def test_compaction_that_is_paused_costs_no_steps_and_none_falls_into_the_
     agent = Agent(model, tools=World(repeat("well")).tools(), compaction=policy)
     config = run_config(agent, InMemoryStore())
     place = WorkPlace(config=config, limits=Limits(steps=20), sink=heard)
-    order = json.dumps({**ORDER.to_json(), "submitted": 0.0})
+    order = ORDER.to_text()
     await Workflow(place=place, record=steps).run(RUN, order)
     started = [before for before, name in pairwise(done) if name == "compaction"]
     assert started
@@ -182,7 +182,7 @@ async def test_at_a_limit_one_text_is_told_and_found_in_the_log_though_a_compact
     agent = Agent(ScriptedModel([half, *reads], window=4000), tools=[read], compaction=policy)
     store = InMemoryStore()
     place = WorkPlace(config=run_config(agent, store), limits=Limits(steps=8), sink=told.append)
-    order = json.dumps({**ORDER.to_json(), "submitted": 0.0})
+    order = ORDER.to_text()
     await Workflow(place=place, record=lambda _, work: work()).run(RUN, order)  # type: ignore[arg-type, return-value]
     visible = Context.of(await store.read("s")).visible
     assert not any("Half of it." in entry.message.text for entry in visible if entry.kind == "said")
@@ -201,7 +201,7 @@ async def test_who_goes_on_with_a_run_knows_all_that_it_used_summaries_that_repo
     place = WorkPlace(config=config, limits=Limits(steps=9), sink=unseen)
 
     def held() -> HeldRun:
-        return HeldRun(place=place, order=ORDER, run_id=RUN, submitted=0.0, since=1)
+        return HeldRun(place=place, order=ORDER, run_id=RUN, since=1)
 
     before, after = held(), held()
     await before.begin()

@@ -290,8 +290,8 @@ async def test_a_worker_s_run_recalls() -> None:
     model = ScriptedModel([calls(recall={"query": "gate code"}), "KX-4711-B"])
     config = run_config(Agent(model, recall=True), store)
     place = WorkPlace(config=config, limits=Limits(steps=9), sink=lambda _: None)
-    order = Order(session_id="s", prompt=Message.user("What was the code?"))
-    text = json.dumps({**order.to_json(), "submitted": 0.0})
+    order = Order(session_id="s", prompt=Message.user("What was the code?"), submitted=0.0)
+    text = order.to_text()
     await Workflow(place=place, record=lambda _, work: work()).run("r", text)  # type: ignore[arg-type, return-value]
     assert offered(model)[0] == ["compact", *RECALL_TOOLS]
     assert FACT in str(model.requests[-1].messages[-1]["content"])

@@ -111,7 +111,9 @@ def test_what_has_the_shape_of_a_secret_is_found_in_base64(
     assert clean.startswith("so it is: ")
     assert clean.endswith(": and no more")
     assert "[redacted: " in clean
-    assert not [said for said, _, _ in in_base64(clean) if secret[-8:] in said or secret[4:16] in said]
+    assert not [
+        said for said, _, _ in in_base64(TextView(clean)) if secret[-8:] in said or secret[4:16] in said
+    ]
     assert secrets(clean) == clean
     assert in_pieces(secrets, text, pieces) == clean
 

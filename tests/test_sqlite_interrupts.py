@@ -9,8 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parent.parent
 LONGEST_SECONDS = 60
 
@@ -24,7 +22,7 @@ from agentloop.stores import SQLiteStore
 
 signal.alarm(30)
 OURS = ("agentloop/stores/sqlite", "contextlib")
-text = "x" * int(sys.argv[2])
+text = "x" * 10
 store = SQLiteStore(sys.argv[1])
 kept = []
 
@@ -74,12 +72,9 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("chars", [10, 100_000], ids=["in place", "on the file's thread"])
-def test_an_append_that_is_interrupted_anywhere_leaves_a_store_that_goes_on(
-    chars: int, tmp_path: Path
-) -> None:
+def test_an_append_that_is_interrupted_anywhere_leaves_a_store_that_goes_on(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED, str(tmp_path / "sessions.db"), str(chars)],
+        [sys.executable, "-c", INTERRUPTED, str(tmp_path / "sessions.db")],
         capture_output=True,
         text=True,
         timeout=LONGEST_SECONDS,

@@ -245,8 +245,8 @@ async def test_a_worker_runs_it_in_the_session_of_its_order() -> None:
     below, store, told = scout("green"), InMemoryStore(), list[AnyStreamEvent]()
     config = run_config(agent(calls(scout=QUESTION), "done", tools=[below]), store)
     place = WorkPlace(config=config, limits=Limits(steps=9), sink=told.append)
-    order = Order(session_id="s", prompt=Message.user("Ask."))
-    text = json.dumps({**order.to_json(), "submitted": 0.0})
+    order = Order(session_id="s", prompt=Message.user("Ask."), submitted=0.0)
+    text = order.to_text()
     await Workflow(place=place, record=lambda _, work: work()).run("r", text)  # type: ignore[arg-type, return-value]
     assert isinstance(told[-1], RunEnded)
     assert (told[-1].status, told[-1].output) == ("answered", "done")

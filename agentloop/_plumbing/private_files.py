@@ -5,8 +5,14 @@ import os
 from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
+from typing import IO, Any
 
 from agentloop.errors import StoreError
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system
+    fcntl = None  # type: ignore[assignment]
 
 _ADVICE = {
     errno.ENOSPC: "the disc is full: free some space and try again",
@@ -88,6 +94,34 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def lock(file: IO[Any]) -> None:
+    """Wait until nobody else has the file locked; from then on we do, until it is closed.
+
+    Raises:
+        OSError: the system, or the file's own, has no locks.
+    """
+    _lock(file, waits=True)
+
+
+def try_lock(file: IO[Any]) -> bool:
+    """The same without waiting; False where somebody else has it locked.
+
+    Raises:
+        OSError: see `lock`.
+    """
+    try:
+        _lock(file, waits=False)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _lock(file: IO[Any], *, waits: bool) -> None:
+    if fcntl is None:
+        raise OSError(errno.ENOTSUP, "this system has no locks of files")
+    fcntl.flock(file, fcntl.LOCK_EX if waits else fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def make_private_file(path: Path) -> None:

@@ -4,7 +4,6 @@ Until it is whole it stands beside its place, as `.agentloop-PID.part`. What a k
 removed by the next one that writes in the folder.
 """
 
-import fcntl
 import os
 import re
 import stat
@@ -14,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
-from agentloop._plumbing.private_files import new_private_file
+from agentloop._plumbing.private_files import new_private_file, try_lock
 from agentloop._plumbing.processes import this_process
 from agentloop.errors import UsageError
 
@@ -62,7 +61,7 @@ def whole_file(path: Path) -> Iterator[WholeFile]:
             beside.unlink(missing_ok=True)
         with _open(beside, path) as file:
             with suppress(OSError):  # a file system that knows no locks
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                try_lock(file)
             yield WholeFile(path, file)
             with _name_file(path):
                 file.flush()
@@ -86,14 +85,10 @@ def _sweep(folder: Path) -> None:
 
 
 def _remove_unlocked(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        status = os.fstat(descriptor)
-        if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid():
+    with os.fdopen(os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
+        status = os.fstat(file.fileno())
+        if try_lock(file) and stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid():
             path.unlink()
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

@@ -14,11 +14,13 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, TypeAlias, TypeVar
 
 from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
+from dbos._serialization import DBOSDefaultSerializer, DefaultSerializer
 from sqlalchemy import URL
 from sqlalchemy.exc import DBAPIError
 
@@ -107,6 +109,34 @@ def silence_dbos_log() -> None:
     logger = logging.getLogger("dbos")
     if not logger.handlers:
         logger.addHandler(logging.NullHandler())
+
+
+_REFUSES_PICKLES: ContextVar[bool] = ContextVar("refuses_pickles", default=False)
+
+
+def have_pickles_refused() -> None:
+    """Make DBOS's reader of pickles refuse them where they are ours to read; reading one may run any code.
+
+    DBOS reads a row as the row says that it is written, whatever serializer DBOS itself is given: who could
+    write to its tables would have the rights of whoever reads them.
+    """
+    DBOSDefaultSerializer.deserialize = _unpickled  # type: ignore[assignment]
+
+
+@contextlib.contextmanager
+def refusing_pickles() -> Iterator[None]:
+    """Within it no pickle is read in this thread; while a worker is at work none is in any."""
+    token = _REFUSES_PICKLES.set(True)
+    try:
+        yield
+    finally:
+        _REFUSES_PICKLES.reset(token)
+
+
+def _unpickled(data: str) -> Any:
+    if _REFUSES_PICKLES.get() or _ONE_AT_A_TIME.locked():
+        raise StoreError("the queue holds a pickle, which may run any code: it is not read")
+    return DefaultSerializer().deserialize(data)
 
 
 @contextlib.contextmanager
@@ -397,6 +427,7 @@ async def start_dbos(choice: EngineChoice, work: RunWork) -> DBOS:
         raise UsageError("a worker runs in this process already: DBOS allows one, start another process")
     try:
         silence_dbos_log()
+        have_pickles_refused()
         tables = await find_tables(choice.url)
         with as_store_errors():
             # Beside the event loop, since it takes a while; what `launch` asks, on this loop, is short.

@@ -68,7 +68,6 @@ class HeldRun:
     place: WorkPlace
     order: Order
     run_id: str
-    submitted: float
     since: int = 0
     run: Run | None = None
     session: Session | None = None
@@ -217,7 +216,7 @@ class HeldRun:
         if self.since:
             records = await self.store.read(session_id, after=self.since - 1)
             return records if records and begins(records[0], self.run_id) else ()
-        records = await records_of_run(self.store, session_id, self.run_id, submitted=self.submitted)
+        records = await records_of_run(self.store, session_id, self.run_id, submitted=self.order.submitted)
         self.since = records[0].seq if records else 0
         return records
 

@@ -1,17 +1,30 @@
 """What is queued and how it is shown: orders, queues and their limits, and when a step is tried again."""
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from dbos import StepInfo, WorkflowStatus
 
-from agentloop._plumbing.checks import MOST_COUNT, shown, up_to, whole, whole_or_none
+from agentloop._plumbing.checks import (
+    MOST_COUNT,
+    finite,
+    is_kept_number,
+    is_kept_whole,
+    shown,
+    texts_or_none,
+    up_to,
+    whole,
+    whole_or_none,
+)
 from agentloop._plumbing.to_text import first_line
 from agentloop.approvals import Answers, answers_from_json, answers_to_json
 from agentloop.errors import ConflictError, ModelUnavailableError, StoreError, TakenOverError, UsageError
 from agentloop.messages import Message, Usage
+from agentloop.run import as_user_message
+from agentloop.stores.base import check_trunk, checked_owner, checked_ttl
 from agentloop.stream import RunStatus
 
 APPLICATION = "agentloop"
@@ -29,38 +42,55 @@ RunState: TypeAlias = Literal["queued", "running", "cancelled"] | RunStatus
 class Order:
     """One run to be done: what is said in which session, or the answers by which it goes on.
 
-    `owner` and `ttl_seconds` are those of a session that begins with it. `carrier` is for callbacks `around`.
+    `owner` and `ttl_seconds` are those of a session that begins with it. `submitted` is in seconds since the
+    epoch, `carrier` is for callbacks `around`.
     """
 
     session_id: str
     prompt: Message | None
+    submitted: float
     owner: str | None = None
     ttl_seconds: float | None = None
     carrier: Mapping[str, str] = field(default_factory=dict)
     answers: Answers = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
-        """The order as plain data."""
-        return {
-            "session": self.session_id,
-            "prompt": self.prompt and self.prompt.to_openai(),
-            "owner": self.owner,
-            "ttl": self.ttl_seconds,
-            **({"carrier": dict(self.carrier)} if self.carrier else {}),
-            "answers": answers_to_json(self.answers),
-        }
+    def to_text(self) -> str:
+        """The order as JSON."""
+        return json.dumps(
+            {
+                "session": self.session_id,
+                "prompt": self.prompt and self.prompt.to_openai(),
+                "owner": self.owner,
+                "ttl": self.ttl_seconds,
+                "submitted": self.submitted,
+                "carrier": dict(self.carrier),
+                "answers": answers_to_json(self.answers),
+            }
+        )
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "Order":
-        """The order that this data stands for; one of an earlier version has less."""
-        return cls(
-            session_id=data["session"],
-            prompt=data["prompt"] and Message.from_openai(data["prompt"]),
-            owner=data["owner"],
-            ttl_seconds=data.get("ttl"),
-            carrier=data.get("carrier", {}),
-            answers=answers_from_json(data.get("answers", {})),
-        )
+    def from_text(cls, text: str) -> "Order":
+        """The order that this text stands for; one of an earlier version has less.
+
+        Raises:
+            UsageError: it is none, or says what nobody can submit: anyone may have written it.
+        """
+        try:
+            data = json.loads(text)
+            prompt, submitted = data["prompt"], data["submitted"]
+            finite("submitted", submitted)
+            return cls(
+                session_id=check_trunk(data["session"]),
+                prompt=None if prompt is None else as_user_message(Message.from_openai(prompt)),
+                submitted=submitted,
+                owner=checked_owner(data["owner"]),
+                ttl_seconds=checked_ttl(data.get("ttl")),
+                carrier=texts_or_none("carrier", data.get("carrier")) or {},
+                answers=answers_from_json(data.get("answers", {})),
+            )
+        except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+            why = error if isinstance(error, UsageError) else "it is no JSON object with all that one has"
+            raise UsageError(f"what stands in the queue is no order: {why}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,25 +135,36 @@ CAN_GO_ON = ("CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED")
 
 
 def as_queued_run(status: WorkflowStatus) -> QueuedRun:
-    """The run that this is the workflow of."""
-    attributes = status.attributes or {}
-    outcome = status.output if isinstance(status.output, dict) else {}
-    used = outcome.get("usage")
+    """The run that this is the workflow of; whoever wrote it, what has not its type is left out."""
+    attributes, outcome = _object(status.attributes), _object(status.output)
+    used, cost = _object(outcome.get("usage")), outcome.get("cost")
+    came_to: list[RunState] = [word for word in get_args(RunStatus) if word == outcome.get("status")]
+    asked, said = used.get("input"), used.get("output")
     return QueuedRun(
         id=status.workflow_id,
-        session_id=attributes.get("session", ""),
-        queue=status.queue_name or attributes.get("queue"),
-        state=_STATES.get(status.status) or outcome.get("status", "failed"),
+        session_id=_text(attributes.get("session")),
+        queue=status.queue_name or _text(attributes.get("queue")) or None,
+        state=_STATES.get(status.status) or (came_to[0] if came_to else "failed"),
         tries=status.recovery_attempts or 0,
         submitted=(status.created_at or 0) / 1000,
         started=_seconds(status.dequeued_at),
         ended=_seconds(status.completed_at),
         worker=status.executor_id,
-        usage=Usage(input_tokens=used["input"], output_tokens=used["output"]) if used else None,
-        cost=outcome.get("cost"),
-        error=outcome.get("error") or _error_of(status),
-        prompt=attributes.get("prompt", ""),
+        usage=Usage(input_tokens=asked, output_tokens=said)
+        if is_kept_whole(asked) and is_kept_whole(said)
+        else None,
+        cost=cost if is_kept_number(cost) else None,
+        error=_text(outcome.get("error")) or _error_of(status),
+        prompt=_text(attributes.get("prompt")),
     )
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def with_steps(run: QueuedRun, steps: Sequence[StepInfo]) -> QueuedRun:
@@ -137,6 +178,8 @@ def with_steps(run: QueuedRun, steps: Sequence[StepInfo]) -> QueuedRun:
 def _error_of(status: WorkflowStatus) -> str | None:
     if status.status == "MAX_RECOVERY_ATTEMPTS_EXCEEDED":
         return f"given up: {status.recovery_attempts} workers began it and died or stopped"
+    if isinstance(status.error, str):
+        return "why it failed cannot be read"
     return first_line(status.error) if status.error else None
 
 

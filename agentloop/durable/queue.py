@@ -1,7 +1,6 @@
 """RunQueue: durable runs put in a queue, looked at, cancelled and waited for."""
 
 import asyncio
-import json
 import threading
 import time
 import uuid
@@ -12,14 +11,16 @@ from typing import Any, Self, TypeVar
 from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer, EnqueueOptions, WorkflowStatus
 
 from agentloop._plumbing.aio import in_thread
-from agentloop._plumbing.checks import MOST_COUNT, texts_or_none, whole_or_none
+from agentloop._plumbing.checks import MOST_COUNT, shown, texts_or_none, whole_or_none
 from agentloop.approvals import Answers, checked_answers
 from agentloop.durable.engine import (
     DbosTables,
     as_store_errors,
     exclude_workers,
     find_tables,
+    have_pickles_refused,
     not_lost,
+    refusing_pickles,
     retry_while_away,
     silence_dbos_log,
     with_missing,
@@ -43,7 +44,7 @@ from agentloop.redaction import Redact, Redaction, checked_redaction
 from agentloop.run import Prompt, as_user_message, waiting_in
 from agentloop.sessions import Sessions, new_session_id, title_of
 from agentloop.stores import open_store
-from agentloop.stores.base import SessionStore, check_trunk, checked_owner, checked_ttl
+from agentloop.stores.base import SessionStore, check_trunk, checked_owner, checked_session_id, checked_ttl
 
 
 class AnswerLostError(StoreError):
@@ -88,7 +89,7 @@ class QueueClient:
             client = self._client
             if client is None:
                 client = await in_thread(self._open, await find_tables(self._url))
-            return await in_thread(lambda: question(client))
+            return await in_thread(lambda: _answered(client, question))
 
     async def close(self) -> None:
         """Let go of the database; harmless when called again."""
@@ -101,6 +102,7 @@ class QueueClient:
         with self._opening:
             if self._client is None:
                 silence_dbos_log()
+                have_pickles_refused()
                 client = DBOSClient(
                     system_database_url=tables.url,
                     dbos_system_schema=tables.schema,
@@ -116,6 +118,16 @@ class QueueClient:
                     raise
                 self._client = client
             return self._client
+
+
+def _answered(client: DBOSClient, question: Callable[[DBOSClient], T]) -> T:
+    with refusing_pickles():
+        return question(client)
+
+
+def _is_printable(value: object) -> bool:
+    """Whether it can be looked for: a database takes neither NUL nor half a character."""
+    return isinstance(value, str) and value.isprintable()
 
 
 _POLL_SECONDS = 0.5
@@ -163,12 +175,12 @@ class RunQueue:
         session = new_session_id() if session_id is None else check_trunk(session_id)
         if session_id is not None:
             await self._check_owner(session)
-        ttl_seconds = checked_ttl(ttl_seconds)
         order = Order(
             session_id=session,
             prompt=message,
+            submitted=time.time(),
             owner=self._owner,
-            ttl_seconds=ttl_seconds,
+            ttl_seconds=checked_ttl(ttl_seconds),
             carrier=texts_or_none("carrier", carrier) or {},
         )
         return await self._enqueue(order, queue, title_of(message))
@@ -188,7 +200,13 @@ class RunQueue:
         waiting = await waiting_in(sessions, await sessions.open(found.session_id))
         if stray := next((call_id for call_id in given if call_id not in waiting), None):
             raise UsageError(f"no call {stray!r} waits for an answer in session {found.session_id!r}")
-        order = Order(session_id=found.session_id, prompt=None, owner=self._owner, answers=given)
+        order = Order(
+            session_id=found.session_id,
+            prompt=None,
+            submitted=time.time(),
+            owner=self._owner,
+            answers=given,
+        )
         return await self._enqueue(order, queue or found.queue or QUEUE, found.prompt)
 
     async def _enqueue(self, order: Order, queue: str, title: str) -> str:
@@ -205,8 +223,7 @@ class RunQueue:
                 "prompt": title.replace("\0", "\ufffd"),  # its column takes no NUL
             },
         }
-        text = json.dumps({**order.to_json(), "submitted": time.time()})
-        await self._client.asked(lambda client: client.enqueue(options, text))
+        await self._client.asked(lambda client: client.enqueue(options, order.to_text()))
         return run_id
 
     async def runs(
@@ -222,9 +239,14 @@ class RunQueue:
         With `id_prefix` those whose ids begin so.
 
         Raises:
-            UsageError: `most` is no whole number from 1 to 2,147,483,647.
+            UsageError: `most` is no whole number from 1 to 2,147,483,647, the session's id is none, or
+                `id_prefix` no printable text.
         """
         whole_or_none("most", most, 1, most=MOST_COUNT)
+        if id_prefix is not None and not _is_printable(id_prefix):
+            raise UsageError(f"id_prefix must be a printable text, not {shown(id_prefix)}")
+        if session_id is not None:
+            checked_session_id(session_id)
         found = await self._listed(
             sort_desc=True,
             limit=most,
@@ -352,9 +374,9 @@ class RunQueue:
         return replace(found, error=error, prompt=prompt)
 
     async def _status(self, run_id: str) -> WorkflowStatus:
-        found = await self._listed(workflow_ids=[run_id])
+        found = await self._listed(workflow_ids=[run_id]) if _is_printable(run_id) else ()
         if not found:
-            raise UsageError(f"there is no run {run_id!r}: `agentloop runs` lists them")
+            raise UsageError(f"there is no run {shown(run_id)}: `agentloop runs` lists them")
         return found[0]
 
     async def _listed(self, *, session_id: str | None = None, **only: Any) -> list[WorkflowStatus]:

@@ -12,7 +12,6 @@ execution that the recorded step before it names: if that is another one, only a
 import asyncio
 import contextlib
 import functools
-import json
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +25,7 @@ from agentloop.durable.engine import ElsewhereError
 from agentloop.durable.held_run import HeldRun, WorkPlace
 from agentloop.durable.orders import RETRY_SECONDS, Order, RunCancelledError, may_work_later, retry_pause
 from agentloop.durable.run_log import has_ended, partial_in, says_prompt
-from agentloop.errors import AgentLoopError, StoreError
+from agentloop.errors import AgentLoopError, StoreError, UsageError
 from agentloop.events import Event, MessageRecord
 from agentloop.messages import Usage
 from agentloop.results import as_run_failure, status_of
@@ -110,12 +109,14 @@ class Workflow:
         Raises:
             RunCancelledError: it was cancelled.
         """
+        try:
+            wanted = Order.from_text(order)
+        except UsageError as error:
+            return {"status": status_of(error), "error": self.place.config.redaction.hide(words_of(error))}
         task = asyncio.current_task()
         assert task is not None
         self.under_way[run_id] = task
-        data = json.loads(order)
-        wanted = Order.from_json(data)
-        held = HeldRun(place=self.place, order=wanted, run_id=run_id, submitted=data["submitted"])
+        held = HeldRun(place=self.place, order=wanted, run_id=run_id)
         execution = Execution(held=held)
         try:
             model, carrier = self.place.config.agent.model.name, wanted.carrier
@@ -133,6 +134,7 @@ class Workflow:
                 await held.hand_over()
             raise
         except Exception as error:  # DBOS failed at a step: for DBOS the run is over too; raised again
+            held.redaction.hide_in(error)
             await execution.note_end("failed", words_of(error))
             raise
         finally:

@@ -6,10 +6,11 @@ finds them, and says how much of a text in pieces is settled.
 
 import re
 from base64 import b64encode
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import accumulate
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from agentloop._plumbing.checks import shown
@@ -228,31 +229,44 @@ class Secrets:
 
     def _shaped(self, view: TextView) -> Iterator[Span]:
         """The matches in a view, and in what stands there in base64."""
-        yield from self._matches(view)
+        for _, found in self._matches([view.text]):
+            yield Span(*view.span(found.start, found.end), found.kind, *view.span(found.first, found.last))
         lines = view.unfolded()
-        for text, at, before in in_base64(lines.text):
-            for found in self._matches(TextView(text)):
-                start, end = lines.span(*_letters(found.start + before, found.end + before, at))
-                first, last = lines.span(*_letters(found.first + before, found.last + before, at))
-                yield Span(start, end, found.kind, first, last)
+        pieces = list(in_base64(lines))
+        for number, found in self._matches([text for text, _, _ in pieces]):
+            _, at, before = pieces[number]
+            start, end = lines.span(*_letters(found.start + before, found.end + before, at))
+            first, last = lines.span(*_letters(found.first + before, found.last + before, at))
+            yield Span(start, end, found.kind, first, last)
 
-    def _matches(self, view: TextView) -> Iterator[Span]:
-        text = view.text
-        lowered = text.lower()
-        if PRIVATE_KEY in self.shapes and "-----end " in lowered:
-            for start, end in headless(text):
-                span = view.span(start, end)
-                yield Span(*span, PRIVATE_KEY.kind, *span)
+    def _matches(self, texts: Sequence[str]) -> Iterator[tuple[int, Span]]:
+        """The matches in each of these texts, with its number."""
+        lowered = [text.lower() for text in texts]
+        whole, ends = NOTHING.join(lowered), list(accumulate(len(text) + 1 for text in lowered))
+        if PRIVATE_KEY in self.shapes:
+            for number in _holding(("-----end ",), whole, ends):
+                for start, end in headless(texts[number]):
+                    yield number, Span(start, end, PRIVATE_KEY.kind, start, end)
         for shape in self.shapes:
-            if not shape.hints or any(hint in lowered for hint in shape.hints):
+            numbers = _holding(shape.hints, whole, ends) if shape.hints else range(len(texts))
+            for number in numbers:
                 pattern = compiled(shape.pattern)
                 group = "secret" if "secret" in pattern.groupindex else 0
-                for match in pattern.finditer(text):
+                for match in pattern.finditer(texts[number]):
                     start, end = match.span(group)
                     if start < end:
-                        span = view.span(start, end)
-                        whole = view.span(*match.span()) if group else span
-                        yield Span(*span, shape.kind, *whole)
+                        yield number, Span(start, end, shape.kind, *match.span())
+
+
+def _holding(hints: Iterable[str], whole: str, ends: Sequence[int]) -> Iterable[int]:
+    """The numbers of the texts that hold a hint, where all stand in one that is searched: most hold none."""
+    numbers = set[int]()
+    for hint in hints:
+        at = whole.find(hint)
+        while at >= 0:
+            numbers.add(number := bisect_right(ends, at))
+            at = whole.find(hint, ends[number])
+    return numbers
 
 
 def _letters(start: int, end: int, at: int) -> tuple[int, int]:

@@ -105,7 +105,8 @@ _NEVER_SECRET = r"(?![\"']?(?:\$[\w{(]|\{\{|\{[\w.]{1,60}\}|<|%\w{0,60}%|\*{3}|\
 """What stands for a value that is filled in later."""
 
 _UNQUOTED = r"[!#-&(-\[\]-_a-~]"
-_MIXED = rf"(?=[\"']?{_UNQUOTED}{{0,80}}?[0-9])(?=[\"']?{_UNQUOTED}{{0,80}}?[A-Za-z])"
+_MIXED = r"(?=[\"']?[!#-&(-/:-\[\]-_a-~]{0,80}+[0-9])(?=[\"']?[!#-&(-@\[\]^_{-~]{0,80}+[A-Za-z])"
+"""A digit and a letter soon, all before them such as no quote is."""
 _BARE = r"[!#$%*+./0-9:=?@A-Z^_a-z|~-]"
 _NO_CODE = r"(?![A-Za-z_][\w.]{0,80}+[(\[])"
 """A call or an index is no value."""
@@ -176,9 +177,8 @@ PRIVATE_KEY = _ours(kind="private key", pattern=PATTERN, hints=("-----begin",))
 """One whose first line is missing is found by its last one: no pattern does that in linear time."""
 
 # A run of 20 letters and digits, or of 12 with a digit among them, somewhere behind the prefix.
-_DENSE = (
-    rf"(?={RUN}{{0,100}}?(?<![A-Za-z0-9])(?:[A-Za-z0-9]{{20}}|(?=[A-Za-z]{{0,11}}[0-9])[A-Za-z0-9]{{12}}))"
-)
+_PART = r"(?:[A-Za-z0-9]{20}|(?=[A-Za-z]{0,11}+[0-9])[A-Za-z0-9]{12})"
+_DENSE = rf"(?=(?:(?!{_PART})[A-Za-z0-9]{{0,19}}+[_-]){{0,8}}+{_PART})"
 
 KNOWN_SHAPES: tuple[Shape, ...] = (
     PRIVATE_KEY,
@@ -299,7 +299,7 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
     prefixed(
         "API key",
         *("jina_", "m0-", "bb_live_", "phx_", "nfp_", "pnu_"),
-        rest=rf"{_DENSE}[A-Za-z0-9]{{24,}}+(?!_)",
+        rest=r"[A-Za-z0-9]{24,}+(?!_)",
     ),
     # https://docs.z.ai/api-reference/introduction: 32 hexadecimal digits, a dot and 16 letters and digits
     _ours(
@@ -413,7 +413,7 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
     ),
     _ours(
         kind="bearer token",
-        pattern=r"(?i:bearer)" + apart("......") + r"[ \t]{1,8}+(?=[A-Za-z._~+/=-]{0,400}?[0-9])"
+        pattern=r"(?i:bearer)" + apart("......") + r"[ \t]{1,8}+(?=[A-Za-z._~+/=-]{0,400}+[0-9])"
         r"(?P<secret>[A-Za-z0-9._~+/=-]{20,}+)",
         hints=("bearer",),
     ),

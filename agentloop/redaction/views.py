@@ -64,6 +64,8 @@ class TextView:
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self.since: TextView | None = None
+        """One that is looked at before this one, and of which this one is."""
         self._of: TextView | None = None
         self._written: list[str] = []
         self._read: list[str] = []
@@ -90,7 +92,25 @@ class TextView:
     def unfolded(self) -> "TextView":
         """With the lines of base64 put together."""
         parts = _FOLD.split(self.text)
-        return self._reading(parts, [""] * (len(parts) // 2)) if len(parts) > 1 else self
+        if len(parts) == 1:
+            return self
+        view = self._reading(parts, [""] * (len(parts) // 2))
+        view.since = self.since
+        return view
+
+    def is_new(self, start: int, end: int) -> bool:
+        """Whether one of these letters, or one beside them, is another in `since`."""
+        return self.since is None or self._is_other(start, end, self.since)
+
+    def _is_other(self, start: int, end: int, before: "TextView") -> bool:
+        if self is before or self._of is None:
+            return self is not before
+        here, there = self._edges
+        at = bisect_right(here, start) - 1
+        if at % 2 or start == here[at] or end >= here[at + 1]:
+            return True
+        shift = there[at] - here[at]
+        return self._of._is_other(start + shift, end + shift, before)
 
     def place(self, place: int) -> int:
         """Where the letter at this place was written."""
@@ -142,20 +162,24 @@ def views_of(view: TextView) -> Iterator[TextView]:
     """
     for _ in range(_MOST_LAYERS + 1):
         yield view
-        yield from view.seen()
+        for seen in view.seen():
+            seen.since = view
+            yield seen
         decoded = view.decoded()
         if decoded is view:
             return
-        view = decoded
+        decoded.since, view = view, decoded
 
 
-def in_base64(text: str) -> Iterator[tuple[str, int, int]]:
-    """Each longer piece of ASCII that stands in the text in base64, wherever in a group of it that begins.
+def in_base64(view: TextView) -> Iterator[tuple[str, int, int]]:
+    """Each longer piece of ASCII that stands in the view in base64, wherever in a group of it that begins.
 
-    With each, the place in the text from which on groups of four letters are three bytes, and how many bytes
-    stand there before it.
+    With each, the place in the view from which on groups of four letters are three bytes, and how many bytes
+    stand there before it. What a view looked at before holds too is left out.
     """
-    for run in _RUN.finditer(text):
+    for run in _RUN.finditer(view.text):
+        if not view.is_new(*run.span()):
+            continue
         letters = run[0].translate(_PLAIN)
         for begin in range(4):
             group = letters[begin : len(letters) - ((len(letters) - begin) % 4 == 1)]

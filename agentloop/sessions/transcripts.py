@@ -30,14 +30,10 @@ from agentloop._plumbing.private_files import (
     refuse_link,
     refused,
     sync_folder,
+    try_lock,
 )
 from agentloop.errors import StoreError
 from agentloop.messages import Message
-
-try:
-    import fcntl
-except ImportError:  # not a POSIX system
-    fcntl = None  # type: ignore[assignment]
 
 _NAME = pattern(r"transcript_(-?\d+)(?:-(\d+))?\.jsonl")
 _READABLE = json.JSONEncoder(ensure_ascii=False, separators=(", ", ": "))
@@ -103,7 +99,7 @@ def grow(folder: Path, name: str, messages: Iterable[Message]) -> bool:
     with suppress(OSError):
         refuse_link(folder)
         with open(folder / name, "r+b", opener=_regular) as file:
-            return _locked(file) and _grown(file, (f"{_line(message)}\n".encode() for message in messages))
+            return try_lock(file) and _grown(file, (f"{_line(message)}\n".encode() for message in messages))
     return False
 
 
@@ -159,17 +155,6 @@ def _regular(path: str, flags: int) -> int:
     if not stat.S_ISREG(os.lstat(path).st_mode):
         raise FileNotFoundError(path)
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0))
-
-
-def _locked(file: BinaryIO) -> bool:
-    """Keep others from appending until it is closed; where the system has no such locks, nobody appends."""
-    if fcntl is None:
-        return False
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 def _grown(file: BinaryIO, lines: Iterator[bytes]) -> bool:

@@ -64,10 +64,10 @@ class Output:
 
     def text(self, redact: Callable[[str], str]) -> str:
         if self.printed <= MOST_OUTPUT_BYTES:
-            return _text(self.head + self.tail).rstrip("\n")
+            return _text(self.head + self.tail)
         tail = (self.head + self.tail)[-_KEPT:]
         before = head_before(_text(self.head), len(_text(self.head[_HALF:])), redact)
-        behind = tail_behind(_text(tail), len(_text(tail[:-_HALF])), redact).rstrip("\n")
+        behind = tail_behind(_text(tail), len(_text(tail[:-_HALF])), redact)
         gap = f"\n... [{self.printed - MOST_OUTPUT_BYTES:,} bytes of output left out] ...\n"
         return before + gap + behind
 
@@ -105,7 +105,7 @@ class Commands:
         mark = new_mark()
         status = await self.run(command, mark, output, seconds=timeout_seconds)
         text = await in_thread(output.text, context.redact if context else str)
-        return "\n".join(part for part in (text, ending(status, timeout_seconds)) if part)
+        return "\n".join(part for part in (text.rstrip("\n"), ending(status, timeout_seconds)) if part)
 
     async def run(self, command: str, mark: str, output: Output, *, seconds: float | None) -> int | None:
         """Run it to its end; the exit status, negative for a signal, or None when time was up.

@@ -36,3 +36,42 @@ NASTY: dict[str, str] = {
     "other alphabets": "日本",
     "one letter": "a",
 }
+
+ATOMS: tuple[str, ...] = (
+    *("a", "A1", "0", "ab12cd", "Um9vbSBm", "V", "x" * 90, "0123456789abcdef", "M", "eyJ", "AA", "日", "é"),
+    *(" ", "\t", "\n", "\r\n", "=", ":", "; ", ", ", "-", "_", ".", "/", "@", "://", "~", "+", "&", "#", "|"),
+    *(
+        '"',
+        "'",
+        "\\",
+        "{",
+        "[",
+        "(",
+        "<",
+        "$",
+        "%",
+        "=>",
+        ":=",
+        '": "',
+        "-----",
+        "-----END ",
+        "PRIVATE KEY-----",
+    ),
+    *("\\u0061", "\\n", '\\"', "\\\\", "\\x41", "%41", "%25", "%2541", "%5Cu0061", "%C3%A9", "\\033", "\\0"),
+    *("\u200b", "\x1b[0m", "\x1b[", "\x1b]8;;", "\x9b", "\x1b", "\ufe0f", "\u00ad", "\x07"),
+    *(
+        "password",
+        "passwd=",
+        "pwd",
+        "api_key",
+        "secret",
+        "token=",
+        "auth",
+        "bearer ",
+        "cookie:",
+        "login ",
+        "curl ",
+    ),
+    *("-u ", "-p", "--user", "mysql ", "ab1, ", "correct horse battery", "[redacted: ", "https://", "KEY="),
+)
+"""What drawn texts are made of, beside the beginnings of the shapes."""

@@ -13,7 +13,6 @@ looked at and made. What is said of it names the path as it was given.
 import os
 import sqlite3
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -27,8 +26,6 @@ from agentloop.stores.sqlite.schema import APPLICATION_ID, MIGRATIONS, SCHEMA_VE
 _WRITE = "BEGIN IMMEDIATE"
 _STEPS = 10_000
 """So many steps of a statement are about a millisecond."""
-QUICK_SECONDS = 0.002
-"""A write that took less is over sooner than two switches of threads would be on a machine at work."""
 _OURS = tuple(sorted(TABLES[-1]))
 _INDEXES = tuple(
     each for step in MIGRATIONS for each in step if each.startswith(("CREATE IND", "CREATE UNI"))
@@ -55,10 +52,6 @@ the disc takes to read it.
 T = TypeVar("T")
 
 
-class BusyError(Exception):
-    """Another process writes, and nothing was begun: an answer, no fault."""
-
-
 class SQLiteFile:
     """A database file and its one connection; calls come from any thread, one at a time.
 
@@ -78,35 +71,11 @@ class SQLiteFile:
         """The file whose pages were all checked, so that it may be written to; it outlives the connection."""
         self._log_is_doubtful = False
         """Whether a sync of ours failed, so that nothing may be appended to the log as it is."""
-        self._is_patient = True
-        """Whether the work at hand may wait for another process, for up to `busy_seconds`."""
-        self._timeout_seconds = busy_seconds
-        """How long the connection waits, as it was last told."""
         self.is_given_up: Callable[[], bool] = lambda: False
         """Whether nobody waits for the work at hand any more: what only reads is broken off then."""
         self._only_reads = False
         self._schema: int | None = None
         """The version of the schema that was last looked at for what is not ours."""
-        self._last_write_seconds: float | None = None
-        """What the last write by this connection took; None where there was none."""
-
-    @property
-    def is_quick(self) -> bool:
-        """Whether the file is open, and what was last written to it took less than `QUICK_SECONDS`."""
-        return self._last_write_seconds is not None and self._last_write_seconds < QUICK_SECONDS
-
-    def at_once(self, work: Callable[["SQLiteFile"], T]) -> T:
-        """What the work returns, where it need not wait for another process.
-
-        Raises:
-            BusyError: it would have to.
-            StoreError: see `transaction`.
-        """
-        self._is_patient = False
-        try:
-            return work(self)
-        finally:
-            self._is_patient = True
 
     def exists(self) -> bool:
         """Whether there is anything to read; a file that is in use counts even when it was moved.
@@ -160,15 +129,14 @@ class SQLiteFile:
         try:
             with self._faults_told():
                 connection = self._opened()
-                began = self._begin(connection, begin)
+                if begin == _WRITE and self._looked_through != self._identity:
+                    _look_through(connection, self.path)
+                    self._looked_through = self._identity
+                connection.execute(begin)
                 self._look_at_schema(connection)
                 yield connection
                 connection.execute("COMMIT")
                 self._refuse_written()
-            if begin == _WRITE:
-                self._last_write_seconds = time.perf_counter() - began
-        except BusyError:
-            raise
         except ConflictError:  # an answer, no fault: the connection goes on
             self._roll_back()
             raise
@@ -185,7 +153,7 @@ class SQLiteFile:
         if self._connection:
             with suppress(sqlite3.Error):
                 self._connection.close()
-        self._connection = self._identity = self._stood = self._last_write_seconds = self._schema = None
+        self._connection = self._identity = self._stood = self._schema = None
 
     @contextmanager
     def _faults_told(self) -> Iterator[None]:
@@ -201,24 +169,6 @@ class SQLiteFile:
             raise DamagedError(f"{self.path}: {DAMAGED}") from error
         except OSError as error:
             raise refused(self.path, error) from error
-
-    def _begin(self, connection: sqlite3.Connection, begin: str) -> float:
-        """Begin a transaction; the moment from which it counts, what it waits for others included."""
-        if begin == _WRITE and self._looked_through != self._identity:
-            _look_through(connection, self.path)
-            self._looked_through = self._identity
-        began = time.perf_counter()
-        seconds = self._busy_seconds if self._is_patient else 0
-        if seconds != self._timeout_seconds:
-            connection.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
-            self._timeout_seconds = seconds
-        try:
-            connection.execute(begin)
-        except sqlite3.OperationalError as error:
-            if self._is_patient or code_of(error) != sqlite3.SQLITE_BUSY:
-                raise
-            raise BusyError from error
-        return began
 
     def _look_at_schema(self, connection: sqlite3.Connection) -> None:
         """Refuse what is not ours, in the transaction that has begun, where the schema is another since.
@@ -262,7 +212,7 @@ class SQLiteFile:
         )
         connection.text_factory = _text
         connection.set_progress_handler(lambda: self._only_reads and self.is_given_up(), _STEPS)
-        self._connection, self._timeout_seconds = connection, self._busy_seconds
+        self._connection = connection
         self._identity = _identity(self.path)
         self._prepare(connection)
         return connection

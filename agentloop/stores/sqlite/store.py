@@ -40,7 +40,7 @@ from agentloop.stores.base import (
 )
 from agentloop.stores.lines import of_trunk
 from agentloop.stores.sqlite import search, tables
-from agentloop.stores.sqlite.file import BusyError, SQLiteFile, is_read_only
+from agentloop.stores.sqlite.file import SQLiteFile, is_read_only
 from agentloop.stores.sqlite.thread import OpenedFile
 from agentloop.stores.words import Query
 
@@ -57,12 +57,10 @@ class SQLiteStore(SessionStore, ChecksItself, FindsWords, KeepsCheckpoints, Gran
 
     Making one touches nothing; the first append makes the file (0600, its folder 0700 where that is
     missing), reading what is not there makes nothing. A writer waits at most `busy_seconds` for the
-    writers of other processes. Work is done on a thread of its own, so the event loop goes on meanwhile; only
-    a small append to a file that nobody is at, and whose last write took under 2 ms, is done in place,
-    which is quicker for the loop as well than to hand it over and be told. The store may be
-    used from several loops, and on both sides of a fork: the process forks once the work that has begun on
-    the file is done. An append that is cancelled while it is awaited is still written whole. A store that is
-    used after `close` opens again.
+    writers of other processes. Work is done on a thread of its own, so the event loop goes on meanwhile. The
+    store may be used from several loops, and on both sides of a fork: the process forks once the work that
+    has begun on the file is done. An append that is cancelled while it is awaited is still written whole. A
+    store that is used after `close` opens again.
 
     Raises:
         UsageError: `busy_seconds` is no finite number of at least 0.
@@ -78,8 +76,7 @@ class SQLiteStore(SessionStore, ChecksItself, FindsWords, KeepsCheckpoints, Gran
             encode = partial(tables.addition_of, session_id, written, expect)
             return await self._run(lambda file: tables.append(encode(), file))
         new = tables.addition_of(session_id, written, expect)
-        append = partial(tables.append, new)
-        return await (self._at_once(append) if new.is_small else self._run(append))
+        return await self._run(partial(tables.append, new))
 
     async def read(self, session_id: str, *, after: int = 0, most: int | None = None) -> Sequence[Record]:
         after, most = checked_page(session_id, after, most)
@@ -201,12 +198,3 @@ class SQLiteStore(SessionStore, ChecksItself, FindsWords, KeepsCheckpoints, Gran
     async def _run(self, work: Callable[[SQLiteFile], T]) -> T:
         """What the work returns, done in the file's own thread."""
         return (await self._opened.begin(work))()
-
-    async def _at_once(self, work: Callable[[SQLiteFile], T]) -> T:
-        """The same in this thread where nothing has to be waited for; and then others have their turn."""
-        try:
-            done = self._opened.at_once(work)
-        except BusyError:
-            return await self._run(work)
-        await asyncio.sleep(0)
-        return done

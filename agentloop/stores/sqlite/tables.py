@@ -57,7 +57,6 @@ from agentloop.stores.sqlite.schema import (
 )
 
 Row: TypeAlias = tuple[str, int, str | bytes, int]
-MOST_SMALL_CHARS = 64 * 1024
 _READ = "SELECT seq, body, sum FROM events WHERE session_id = ? AND seq > ? ORDER BY seq LIMIT ?"
 _INSERT = "INSERT INTO events (session_id, seq, body, sum) VALUES (?, ?, ?, ?)"
 _PUT = f"""INSERT INTO sessions ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
@@ -74,11 +73,6 @@ class Addition:
     expect: int
     rows: Sequence[Row]
     change: LineChange | None
-
-    @property
-    def is_small(self) -> bool:
-        """Whether writing it takes about as long as writing a single short record."""
-        return sum(len(body) for _, _, body, _ in self.rows) <= MOST_SMALL_CHARS
 
 
 def addition_of(session_id: str, events: Sequence[Event], expect: int) -> Addition:

@@ -12,7 +12,6 @@ import os
 import threading
 import weakref
 from asyncio import Future as LoopFuture
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from agentloop._plumbing.aio import WorkThread
-from agentloop.stores.sqlite.file import BusyError, SQLiteFile
+from agentloop.stores.sqlite.file import SQLiteFile
 
 T = TypeVar("T")
 
@@ -43,17 +42,6 @@ class OpenedFile:
                 self._open_it()
         return begun
 
-    def at_once(self, work: Callable[[SQLiteFile], T]) -> T:
-        """What the work returns, done in this thread, where nothing has to be waited for.
-
-        Raises:
-            BusyError: the file is not open, somebody works on it, here or in another process, or it is slow.
-            StoreError: what the work raises.
-        """
-        if self._open is None:
-            raise BusyError
-        return self._open.at_once(work)
-
     def let_go(self) -> "Future[None] | None":
         """Close the file once all work is done, and end the thread; None where it was never open."""
         return self._open.let_go() if self._open else None
@@ -70,14 +58,13 @@ class OpenedFile:
 
 
 class _Open:
-    """A file and the thread that works on it; another may while that one has nothing to do."""
+    """A file and the thread that works on it."""
 
     def __init__(self, file: SQLiteFile) -> None:
         self._file = file
         self._lock = threading.Lock()
         self._gone = False
         self._thread = WorkThread(f"sqlite {file.path.name}")
-        self._waiting: deque[_Turn] = deque()
         self._stands = threading.Lock()
         self._stands.acquire()
         self._closed = _running()
@@ -89,17 +76,8 @@ class _Open:
             if self._gone:
                 return None
             turn = _Turn()
-            self._waiting.append(turn)
             turn.future = self._thread.begin(partial(self._done, turn, work))
             return turn.future
-
-    def at_once(self, work: Callable[[SQLiteFile], T]) -> T:
-        if self._lock.locked():
-            raise BusyError
-        with self._lock:
-            if self._gone or self._waiting or not self._file.is_quick:
-                raise BusyError
-            return self._file.at_once(work)
 
     def let_go(self) -> "Future[None]":
         """Close the file once the work on it is done; harmless when called again."""
@@ -125,9 +103,6 @@ class _Open:
             return work(self._file)
         finally:
             self._file.is_given_up = lambda: False
-            # Before its own stand those alone that a signal's exception kept from being handed in.
-            while self._waiting.popleft() is not turn:
-                pass
 
     def _close(self) -> None:
         if self not in _STANDING:
