@@ -111,8 +111,8 @@ class Background(ToolSet):
         ['run_in_background', 'check', 'stop']
 
     Raises:
-        UsageError: there is nothing to run, or no such folder; `agent_tools` or `pass_env` are no
-            names, or `most_running` is no whole number of at least 1.
+        UsageError: there is nothing to run, or no such folder; `agent_tools` or `pass_env` are no names, or
+            `most_running` is no whole number of at least 1. An `Agent` without one of these tools is refused.
     """
 
     workdir: Path | str | None = None
@@ -138,6 +138,11 @@ class Background(ToolSet):
         folder = None if self.workdir is None else Folder.at(self.workdir)
         commands = Commands(folder=folder, pass_env=frozenset(passed)) if folder else None
         object.__setattr__(self, "_commands", commands)
+
+    @property
+    def needs(self) -> Collection[str]:
+        """What may run in the background."""
+        return self.agent_tools
 
     @property
     def tools(self) -> Sequence[Tool]:

@@ -315,6 +315,7 @@ TODO_REMINDER = (
 SKILLS = """These skills are instructions for work of a kind. Before such work read the skill with \
 read_skill, then do as it says:
 {skills}"""
+SKILLS_MORE = "- {count} more: call read_skill with a word to hear which names hold it"
 READ_SKILL_DESCRIPTION = """Read a skill by its name, or a file that the skill speaks of."""
 SKILL = "[Skill {name}]"
 """How the text of a skill begins, in results and where it is kept in sight."""
@@ -344,6 +345,7 @@ TEAM_INSTRUCTIONS = """You are {name}, a member of a team. The others are {other
 what colleagues tell and ask. When you have no more to do, end with a short answer: new messages and tasks \
 are given to you."""
 TEAM_TASK = "Do it now: your answer is its result."
+TEAM_GO_ON = "Go on with what was interrupted."
 TEAM_SENT = "Sent to {to} as message {id}."
 SEND_DESCRIPTION = "Write to one member of the team."
 BROADCAST_DESCRIPTION = "Write to all other members of the team."

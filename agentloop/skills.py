@@ -23,6 +23,7 @@ from agentloop.prompts import (
     SKILL_FILES,
     SKILL_NOT_KEPT,
     SKILLS,
+    SKILLS_MORE,
     first_given,
 )
 from agentloop.tools import Tool, ToolSet, tool_of
@@ -33,6 +34,8 @@ SKILL_MD = "SKILL.md"
 
 MOST_DESCRIPTION_CHARS = 1_024
 MOST_FILES_NAMED = 100
+MOST_LISTED_CHARS = 40_000
+"""So much of the instructions is of skills, at most: about ten thousand tokens. Our own figure."""
 
 _NAME = pattern(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _FRONT = pattern(r"\A---[ \t]*\n(.*?)^---[ \t]*$", re.S | re.M)
@@ -62,7 +65,9 @@ class Skills(ToolSet):
     for it. So are other files of a skill, and nothing outside of its folder. What was read stays in sight
     over compactions, the newest first, as far as it has room; of others the name is told.
 
-    The folder is looked through once, here. A folder in it without a `SKILL.md` is none of a skill.
+    The folder is looked through once, here. A folder in it without a `SKILL.md` is none of a skill. Of many
+    those are listed that fit into `MOST_LISTED_CHARS`, by their folders; `read_skill` tells the names
+    of others that hold a word.
 
     Example:
         >>> from agentloop import Agent, OfflineModel
@@ -115,7 +120,13 @@ class Skills(ToolSet):
     @property
     def instructions(self) -> str:
         """What each skill is for."""
-        lines = (f"- {skill.name}: {skill.description}" for skill in self.skills.values())
+        lines, left = list[str](), MOST_LISTED_CHARS
+        for skill in self.skills.values():
+            lines.append(f"- {skill.name}: {skill.description}")
+            left -= len(lines[-1])
+            if left < 0:
+                lines[-1] = SKILLS_MORE.format(count=len(self.skills) - len(lines) + 1)
+                break
         return SKILLS.format(skills="\n".join(lines))
 
     def read_skill(self, name: str, file: str = SKILL_MD) -> str:
@@ -125,7 +136,10 @@ class Skills(ToolSet):
             RetryTool: there is no such skill, or no such file of text in its folder.
         """
         if (skill := self.skills.get(name)) is None:
-            raise RetryTool(f"there is no skill {name[:100]!r}: there are {', '.join(self.skills)}")
+            near = sorted(self.skills, key=lambda each: name.lower() not in each.lower())
+            more = f" and {len(near) - MOST_FILES_NAMED} more" if len(near) > MOST_FILES_NAMED else ""
+            there = ", ".join(near[:MOST_FILES_NAMED])
+            raise RetryTool(f"there is no skill {name[:100]!r}: there are {there}{more}")
         try:
             text = skill.folder.read(file).decode("utf-8-sig")
             if skill.folder.inside(file) != (SKILL_MD,):

@@ -98,7 +98,7 @@ class Task:
         whole("id of a task", self.id, 1, most=MOST_TASKS)
         _line("subject", self.subject, MOST_SUBJECT_CHARS)
         for name in ("description", "result"):
-            _text(name, getattr(self, name))
+            checked_text(name, getattr(self, name))
         if self.status not in get_args(TaskStatus):
             raise UsageError(f"status must be pending, in_progress or completed, not {shown(self.status)}")
         _ids(self.blocked_by)
@@ -214,7 +214,7 @@ class TaskBoard(ToolSet):
                 lives has claimed one under this name.
             StoreError: it could not be written.
         """
-        return await self._held.change(lambda tasks: _claimed(tasks, self.owner, task_id))
+        return await self._held.change(lambda tasks: _claimed(tasks, self.owner, task_id, self._process()))
 
     async def complete(self, task_id: int, result: str = "") -> Task:
         """Say that the owner's task is done, and what came of it. Done is done: said again, nothing changes.
@@ -234,16 +234,6 @@ class TaskBoard(ToolSet):
         """
         return await self._change(lambda tasks: _given_back(tasks, task_id, self.owner))
 
-    async def take_over(self) -> Task | None:
-        """The task that the owner has, as this process's; None where it has none.
-
-        It is for who knows that no other process works under this name any more, also on another machine.
-
-        Raises:
-            StoreError: it could not be written.
-        """
-        return await self._held.change(lambda tasks: _taken_over(tasks, self.owner))
-
     async def give_back_left(self) -> Sequence[Task]:
         """Give back what is in progress whose process has ended on this machine; returns these tasks.
 
@@ -255,6 +245,10 @@ class TaskBoard(ToolSet):
         left = [task for task in await self.tasks() if task.is_left]
         back = [await self._held.change(partial(_left, task)) for task in left]
         return tuple(task for task in back if task is not None)
+
+    def _process(self) -> Process | None:
+        """The process that a claim is of."""
+        return this_process()
 
     async def _change(self, change: Change) -> Task:
         task = await self._held.change(change)
@@ -320,6 +314,13 @@ class TaskBoard(ToolSet):
         return f"{TASK_ENDED.format(id=task.id, how='given back')} {task.subject}"
 
 
+class MemberBoard(TaskBoard):
+    """The board of an owner that works in one process at a time, whichever: its claims are of none."""
+
+    def _process(self) -> None:
+        return None
+
+
 def claimed_text(task: Task, tasks: Iterable[Task], redact: Callable[[str], str]) -> str:
     """A task that was claimed, with what came of those that it waited for, redacted before it is cut."""
     before = [each for each in tasks if each.id in task.blocked_by and each.result]
@@ -364,15 +365,22 @@ def _ids(given: Iterable[int]) -> tuple[int, ...]:
 
 
 def _line(what: str, value: str, most: int) -> None:
-    _text(what, value)
+    checked_text(what, value)
     if not value.strip() or len(value) > most or len(value.splitlines()) > 1:
         raise UsageError(f"{what} must be one line of 1 to {most} characters, not {shown(value)}")
 
 
-def _text(what: str, value: str) -> None:
-    if not isinstance(value, str) or len(value) > MOST_TEXT_CHARS or not encodes(value):
-        wanted = f"a text of at most {MOST_TEXT_CHARS:,} characters, in Unicode"
-        raise UsageError(f"{what} must be {wanted}, not {shown(value)}")
+def checked_text(what: str, value: str, least: int = 0) -> str:
+    """The text itself.
+
+    Raises:
+        UsageError: it is none, long, or blank where it is to say at least that much.
+    """
+    is_text = isinstance(value, str) and least <= len(value.strip())
+    if is_text and len(value) <= MOST_TEXT_CHARS and encodes(value):
+        return value
+    wanted = f"a text of {least} to {MOST_TEXT_CHARS:,} characters, in Unicode"
+    raise UsageError(f"{what} must be {wanted}, not {shown(value)}")
 
 
 def _known(tasks: Tasks, task_id: int) -> Task:
@@ -404,13 +412,12 @@ def _blocked(task: Task, by: tuple[int, ...]) -> Task:
     return replace(task, blocked_by=tuple(dict.fromkeys((*task.blocked_by, *by))))
 
 
-def _claimed(tasks: Tasks, owner: str, task_id: int | None) -> Task | None:
+def _claimed(tasks: Tasks, owner: str, task_id: int | None, process: Process | None) -> Task | None:
     """The task as the owner's; None where none is free."""
-    process = this_process()
     if (mine := held_by(owner, tasks.values())) is not None:
         if task_id not in (None, mine.id):
             raise UsageError(f"{owner} has task {mine.id} already: complete it or give it back first")
-        if (other := mine.process) and other != process and not mine.is_left:
+        if process and (other := mine.process) and other != process and not mine.is_left:
             raise UsageError(
                 f"{owner} has task {mine.id} in process {other.pid} on {other.host}, which may work on it "
                 "still: give each agent a name of its own, or give the task back first"
@@ -431,11 +438,6 @@ def _claimed(tasks: Tasks, owner: str, task_id: int | None) -> Task | None:
 def held_by(owner: str, tasks: Iterable[Task]) -> Task | None:
     """The task that the owner has; None where it has none."""
     return next((task for task in tasks if task.owner == owner and task.status == "in_progress"), None)
-
-
-def _taken_over(tasks: Tasks, owner: str) -> Task | None:
-    mine = held_by(owner, tasks.values())
-    return None if mine is None else replace(mine, process=this_process())
 
 
 def waits_for(task: Task, tasks: Tasks) -> Sequence[int]:

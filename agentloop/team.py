@@ -9,12 +9,10 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
-from agentloop._plumbing.checks import shown
+from agentloop._plumbing.checks import flag, shown
 from agentloop._plumbing.patterns import pattern
-from agentloop._plumbing.processes import this_process
-from agentloop._plumbing.strict_json import encodes
 from agentloop._plumbing.to_text import as_text
 from agentloop._plumbing.truncate import beginning, ends
 from agentloop.callbacks import Callbacks
@@ -31,6 +29,7 @@ from agentloop.prompts import (
     INBOX_MORE,
     INBOX_REMINDER,
     SEND_DESCRIPTION,
+    TEAM_GO_ON,
     TEAM_INSTRUCTIONS,
     TEAM_SENT,
     TEAM_TASK,
@@ -44,9 +43,11 @@ from agentloop.stores import open_store
 from agentloop.stores.base import GrantsLeases, SessionStore, TellsLeases, branch_id, checked_session_id
 from agentloop.task_board import (
     MOST_TEXT_CHARS,
+    MemberBoard,
     Task,
     TaskBoard,
     checked_name,
+    checked_text,
     claimed_text,
     held_by,
     told,
@@ -98,26 +99,21 @@ class _Mail:
         self.log = ValueLog(store, log, Letter, source=_SOURCE)
         self.letters = self.log.values
 
-    async def write(self, decide: Callable[[Sequence[Letter]], Letter]) -> Letter:
-        """Write the letter that is decided on in view of all others, behind them."""
-        letter = await self.log.append(lambda letters: replace(decide(letters), id=len(letters) + 1))
-        assert letter is not None
-        return letter
-
     async def send(self, sender: str, to: str | None, text: str, kind: Kind = "message") -> Letter:
         """Write to a member, or to all."""
         if to is not None and to not in (*self.names, USER):
             raise UsageError(f"there is nobody called {shown(to)}: there are {', '.join(self.names)}")
         if kind in ASKED and to is None:
             raise UsageError(f"to must be the name of one who is asked: there are {', '.join(self.names)}")
-        letter = Letter(id=0, sender=sender, to=to, text=_checked_text(text), kind=kind)
-        return await self.write(lambda letters: letter)
+        letter = Letter(id=0, sender=sender, to=to, text=checked_text("text", text, 1), kind=kind)
+        return await self._write(lambda letters: letter)
 
     async def answer(self, sender: str, letter_id: int, approved: bool, text: str) -> Letter:
         """Answer what was asked, once."""
-        _checked_text(text, least=0)
-        if not isinstance(approved, bool):
-            raise UsageError(f"approved must be True or False, not {shown(approved)}")
+        flag("approved", approved)
+        answer = Letter(
+            id=0, sender=sender, to="", text=checked_text("text", text), kind="answer", approved=approved
+        )
 
         def decide(letters: Sequence[Letter]) -> Letter:
             asked = next((each for each in letters if each.id == letter_id and each.kind in ASKED), None)
@@ -125,28 +121,15 @@ class _Mail:
                 raise UsageError(f"nothing with the id {shown(letter_id)} was asked of {sender}")
             if any(each.about == letter_id for each in letters):
                 raise UsageError(f"{letter_id} is answered already")
-            return Letter(
-                id=0,
-                sender=sender,
-                to=asked.sender,
-                text=text,
-                kind="answer",
-                about=letter_id,
-                approved=approved,
-            )
+            return replace(answer, to=asked.sender, about=letter_id)
 
-        return await self.write(decide)
+        return await self._write(decide)
 
-
-def _checked_text(text: str, least: int = 1) -> str:
-    if (
-        isinstance(text, str)
-        and least <= len(text.strip())
-        and len(text) <= MOST_TEXT_CHARS
-        and encodes(text)
-    ):
-        return text
-    raise UsageError(f"text must be a text of {least} to {MOST_TEXT_CHARS:,} characters, not {shown(text)}")
+    async def _write(self, decide: Callable[[Sequence[Letter]], Letter]) -> Letter:
+        """Write the letter that is decided on in view of all others, behind them."""
+        letter = await self.log.append(lambda letters: replace(decide(letters), id=len(letters) + 1))
+        assert letter is not None
+        return letter
 
 
 def _waits(letters: Sequence[Letter], name: str) -> bool:
@@ -295,23 +278,49 @@ def _sent(letter: Letter) -> str:
 _Turn: TypeAlias = asyncio.Task[RunResult | None]
 
 
-async def _end_turns(
-    turns: dict[str, _Turn], results: list[RunResult], failures: list[BaseException]
-) -> None:
+async def _ended(turns: dict[str, _Turn], results: list[RunResult], failures: list[BaseException]) -> None:
     """Wait for a while for a turn to end, and take out what has ended, with what came of it."""
-    if not turns:
-        await asyncio.sleep(POLL_SECONDS)
-        return
-    done, _ = await asyncio.wait(turns.values(), timeout=POLL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-    for name in [name for name, turn in turns.items() if turn in done]:
+    waiting = turns.values() or [asyncio.create_task(asyncio.sleep(POLL_SECONDS))]
+    await asyncio.wait(waiting, timeout=POLL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+    for name in [name for name, turn in turns.items() if turn.done()]:
         try:
             results += filter(None, [turns.pop(name).result()])
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 — raised once all have ended
             failures.append(error)
 
 
-def _is_at_limit(results: Sequence[RunResult]) -> bool:
-    return any(each.status != "answered" for each in results)
+class DoesTurns(Protocol):
+    """Has turns of members done elsewhere, such as a `RunQueue` by workers."""
+
+    async def turn(self, prompt: str, *, session_id: str, length: int, queue: str) -> RunResult:
+        """What comes of saying that behind a session's first `length` records; asked twice, it is one run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _State:
+    """How a member stands; `is_free` says whether there is a task that it may claim."""
+
+    progress: _Progress
+    unread: Sequence[Letter]
+    task: Task | None
+    waits: bool
+    is_free: bool
+    is_shut_down: bool
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a turn would do something."""
+        if self.is_shut_down:
+            return False
+        is_tasked = not self.waits and (self.is_free or self.task is not None)
+        return self.progress.is_open or bool(self.unread) or is_tasked
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether its newest run has no answer, or gave that of the task which has not ended."""
+        began = None if self.task is None else self.task.since
+        is_done = began is not None and self.progress.ended >= began
+        return self.progress.is_open or (is_done and not self.unread)
 
 
 class Team:
@@ -322,7 +331,8 @@ class Team:
     oldest task that is free. Its answer ends the task, unless it waits for a yes that it asked for.
 
     Any number of processes may run the same team on one store: a member works in one of them at a time. What
-    a process was doing when it died is gone on with by the next that runs the team.
+    a process was doing when it died is gone on with by the next that runs the team. With a queue of durable
+    runs, workers do the turns, on any of many machines: `Team.run(queue)` and `Worker(team, …)`.
 
     `store` is a store or a URL, `board` the board, one in the store where None. `callbacks`, `transcripts`
     and `redact` are as in `Runner`.
@@ -371,10 +381,13 @@ class Team:
         self._members = {
             each: _Inbox(each, checked_session_id(f"{name}.{each}"), self._mail) for each in agents
         }
+        self._boards = {
+            each: MemberBoard(self.board.place, owner=each, name=self.board.name) for each in agents
+        }
         callbacks = tuple(callbacks)
         self._runners = {
             each: Runner(
-                replace(agent, tools=(*agent.tools, self._members[each], self.board.of(each))),
+                replace(agent, tools=(*agent.tools, self._members[each], self._boards[each])),
                 store=self.store,
                 callbacks=callbacks,
                 transcripts=transcripts,
@@ -382,6 +395,11 @@ class Team:
             )
             for each, agent in agents.items()
         }
+
+    @property
+    def members(self) -> Mapping[str, Agent]:
+        """The agents with the tools of a member, by the ids of their sessions."""
+        return {self._members[each].session_id: runner.agent for each, runner in self._runners.items()}
 
     async def send(self, to: str, text: str) -> Letter:
         """Write to a member.
@@ -437,23 +455,38 @@ class Team:
         """
         return tuple(await self._mail.letters())
 
-    async def run(self) -> Sequence[RunResult]:
+    async def run(self, queue: DoesTurns | None = None) -> Sequence[RunResult]:
         """Work until all are idle: nothing is unread, no task is free, and no process has a member at work.
 
-        Returns what members came to in this process, in order. It ends early by `stop`, and where a member
-        comes to a limit. Cancelled, it cancels its members; the next `run` goes on with them.
+        With a `queue`, a `RunQueue`, workers do the turns, see `Worker`. Returns what members came to by this
+        process, in order. It ends early by `stop`, and where a member comes to a limit. Cancelled, it cancels
+        its members, but for what is in a queue; the next `run` goes on with them.
 
         Raises:
             AgentLoopError: a member's run failed, see `Runner.run`; the others came to their end before. The
                 next `run` goes on with it.
         """
+        if queue is not None and not hasattr(queue, "turn"):
+            raise UsageError(f"queue must be a RunQueue(…) or None, not {shown(queue)}")
         begun = len(await self._mail.letters())
         turns: dict[str, _Turn] = {}
         results: list[RunResult] = []
         failures: list[BaseException] = []
         try:
-            while await self._begin_turns(turns, begun, is_ending=bool(failures) or _is_at_limit(results)):
-                await _end_turns(turns, results, failures)
+            while True:
+                # Who is at work elsewhere is asked first: what they left behind is seen then.
+                at_work = {*turns, *await self._at_work_elsewhere(turns)}
+                is_ending = bool(failures) or any(each.status != "answered" for each in results)
+                if is_ending or any(each.kind == "stop" for each in (await self.letters())[begun:]):
+                    at_work = {*turns}
+                else:
+                    for name in [each for each in self._members if each not in at_work]:
+                        if (await self._state(name)).has_work:
+                            turns[name] = asyncio.create_task(self._turn(name, queue))
+                            at_work.add(name)
+                if not at_work:
+                    break
+                await _ended(turns, results, failures)
         finally:
             for turn in turns.values():
                 turn.cancel()
@@ -461,20 +494,6 @@ class Team:
         if failures:
             raise failures[0]
         return tuple(results)
-
-    async def _begin_turns(self, turns: dict[str, _Turn], begun: int, *, is_ending: bool) -> bool:
-        """Give the idle what there is to do; whether anybody is at work then.
-
-        Who is at work elsewhere is asked first: what they left behind is seen then.
-        """
-        elsewhere = await self._at_work_elsewhere(turns)
-        letters = await self._mail.letters()
-        if is_ending or any(each.kind == "stop" for each in letters[begun:]):
-            return bool(turns)
-        for each in [each for each in self._members if each not in (*turns, *elsewhere)]:
-            if await self._has_work(each):
-                turns[each] = asyncio.create_task(self._turn(each))
-        return bool(turns or elsewhere)
 
     async def _at_work_elsewhere(self, here: Iterable[str]) -> set[str]:
         """The members that another process has at work."""
@@ -489,66 +508,63 @@ class Team:
     def _turn_id(self, name: str) -> str:
         return branch_id(self._members[name].session_id, "turn")
 
-    async def _has_work(self, name: str) -> bool:
-        """Whether a turn of that member would do something."""
+    async def _state(self, name: str) -> _State:
         member, letters = self._members[name], await self._mail.letters()
-        if _is_shut_down(letters, name):
-            return False
-        if (await member.progress()).is_open or await member.unread():
-            return True
         tasks = {task.id: task for task in await self.board.tasks()}
-        is_free = name in self.workers and any(not waits_for(task, tasks) for task in tasks.values())
-        return (is_free or held_by(name, tasks.values()) is not None) and not _waits(letters, name)
+        return _State(
+            progress=await member.progress(),
+            unread=await member.unread(),
+            task=held_by(name, tasks.values()),
+            waits=_waits(letters, name),
+            is_free=name in self.workers and any(not waits_for(task, tasks) for task in tasks.values()),
+            is_shut_down=_is_shut_down(letters, name),
+        )
 
-    async def _task_of(self, name: str) -> Task | None:
-        """The task that the member has."""
-        return held_by(name, await self.board.tasks())
-
-    async def _turn(self, name: str) -> RunResult | None:
+    async def _turn(self, name: str, queue: DoesTurns | None) -> RunResult | None:
         """One run of the member, or what is left of one; None where another process does it, or did."""
+        session_id, runner = self._members[name].session_id, self._runners[name]
         try:
             async with Leases().held(self._turn_id(name), self.store):
-                if not await self._has_work(name):
+                if not (now := await self._state(name)).has_work:
                     return None
-                result = await self._worked(name)
-                if result is not None and result.status == "answered":
+                if not (prompt := TEAM_GO_ON if now.goes_on else await self._prompt(name, now)):
+                    return None
+                if queue is not None and (now.progress.is_open or not now.goes_on):
+                    length = now.progress.length
+                    result = await queue.turn(prompt, session_id=session_id, length=length, queue=self.name)
+                elif now.goes_on:
+                    result = await runner.resume(session_id)
+                else:
+                    result = await runner.run(prompt, session_id=session_id)
+                if result.status == "answered":
                     await self._end_task(name, result.output)
                 return result
         except SessionBusyError:  # another process has it, or somebody beside the team has its session
             await asyncio.sleep(POLL_SECONDS)
             return None
 
-    async def _worked(self, name: str) -> RunResult | None:
-        member, runner = self._members[name], self._runners[name]
-        board, task = self.board.of(name), await self._task_of(name)
-        if task is not None and task.process != this_process():
-            task = await board.take_over()  # nobody else works under this name: the turn is held here
-        progress, unread = await member.progress(), await member.unread()
-        is_done = task is not None and task.since is not None and progress.ended >= task.since
-        if progress.is_open or (is_done and not unread):
-            return await runner.resume(member.session_id)
-        if task is None and name in self.workers and not _waits(await self._mail.letters(), name):
-            task = await board.claim()
-        parts = [_inbox(unread)] if unread else []
+    async def _prompt(self, name: str, now: _State) -> str:
+        """What it has not read, and its task; empty for nothing."""
+        task = now.task
+        if task is None and now.is_free and not now.waits:
+            task = await self._boards[name].claim()
+        parts = [_inbox(now.unread)] if now.unread else []
         if task is not None:
-            parts.append(f"{claimed_text(task, await board.tasks(), self._hide)}\n\n{TEAM_TASK}")
-        if not parts:
-            return None
-        return await runner.run("\n\n".join(parts), session_id=member.session_id)
+            parts.append(f"{claimed_text(task, await self.board.tasks(), self._hide)}\n\n{TEAM_TASK}")
+        return "\n\n".join(parts)
 
     async def _end_task(self, name: str, output: Any) -> None:
         """The member's task ends with its answer, unless that was said before it knew what it had asked.
 
         Where it agreed to stop, it is given back.
         """
-        letters, task = await self._mail.letters(), await self._task_of(name)
-        unread = await self._members[name].unread()
-        if task is None or _waits(letters, name) or any(each.kind == "answer" for each in unread):
+        now, board = await self._state(name), self._boards[name]
+        if now.task is None or now.waits or any(each.kind == "answer" for each in now.unread):
             return
-        if _is_shut_down(letters, name):
-            await self.board.of(name).give_back(task.id)
+        if now.is_shut_down:
+            await board.give_back(now.task.id)
         else:
-            await self.board.of(name).complete(task.id, ends(as_text(output), max_chars=MOST_TEXT_CHARS))
+            await board.complete(now.task.id, ends(as_text(output), max_chars=MOST_TEXT_CHARS))
 
 
 _PROPERTIES: Json = {

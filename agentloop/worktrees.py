@@ -121,8 +121,8 @@ class Worktrees(ToolSet):
         object.__setattr__(self, "_root", root)
         workspace_tools(root, allow=self.allow)
         try:
-            top = self._git(root, "rev-parse", "--show-toplevel").stdout.strip()
-            common = self._git(root, "rev-parse", "--path-format=absolute", "--git-common-dir").stdout.strip()
+            top = self._told(root, "rev-parse", "--show-toplevel")
+            common = self._told(root, "rev-parse", "--path-format=absolute", "--git-common-dir")
             self._git(root, "rev-parse", "--verify", "HEAD")
         except RetryTool as error:
             raise UsageError(f"{str(root)!r} is no git repository with a commit: {error}") from error
@@ -171,8 +171,8 @@ class Worktrees(ToolSet):
             if not self._is_there(tree):
                 branch = f"{BRANCHES}{name}"
                 self._git(self._root, "worktree", "prune")
-                is_kept = self._has_branch(branch)
-                new = ("--", str(tree), branch) if is_kept else ("-b", branch, "--", str(tree))
+                kept = self._git(self._root, "show-ref", "--quiet", f"refs/heads/{branch}", may_fail=True)
+                new = ("-b", branch, "--", str(tree)) if kept.returncode else ("--", str(tree), branch)
                 self._git(self._root, "worktree", "add", *new)
         return WORKTREE_ENTERED.format(name=name)
 
@@ -182,9 +182,12 @@ class Worktrees(ToolSet):
         Raises:
             RetryTool: git cannot tell.
         """
-        folder = self._root / FOLDER
-        trees = sorted(each for each in folder.iterdir() if self._is_there(each)) if folder.is_dir() else []
-        return "\n".join(f"{tree.name}: {self._state(tree)}" for tree in trees) or WORKTREES_NONE
+        lines = (
+            f"{tree.name}: changed files: {len(self._changed(tree))}, commits that are not merged: "
+            f"{self._ahead(tree)}"
+            for tree in self._there()
+        )
+        return "\n".join(lines) or WORKTREES_NONE
 
     def merge(self, name: str) -> str:
         """Commit what is in the worktree, and bring it to the repository's own branch; or the conflicts.
@@ -194,13 +197,12 @@ class Worktrees(ToolSet):
                 committed in the repository itself is never overwritten.
         """
         with self._alone(name) as tree:
-            self._check_there(tree)
-            self._check_on_branch(tree)
+            self._check(tree)
             if marked := [file for file in self._conflicts(tree) if _has_markers(tree / file)]:
                 told = ", ".join(marked[:MOST_NAMED])
                 raise RetryTool(f"conflict markers are left in {told}: edit them first")
             self._commit(tree, f"Work of {name}")
-            ours = self._git(self._root, "rev-parse", "HEAD").stdout.strip()
+            ours = self._told(self._root, "rev-parse", "HEAD")
             joined = self._git(tree, "merge", "--no-edit", "-m", f"Join {name}", ours, may_fail=True)
             files = self._conflicts(tree)
             if joined.returncode and not files:
@@ -221,17 +223,16 @@ class Worktrees(ToolSet):
             RetryTool: there is no such worktree, or something in it is not committed and not to be discarded.
         """
         with self._alone(name) as tree:
-            self._check_there(tree)
+            self._check(tree, on_branch=not discard)
             changed, branch = self._changed(tree), f"{BRANCHES}{name}"
-            if not discard:
-                self._check_on_branch(tree)
             if changed and not discard:
                 told = ", ".join(changed[:MOST_NAMED])
                 raise RetryTool(
                     f"{name} has changes that are not committed: {told}. Merge it, or discard them"
                 )
-            ahead, ignored = self._ahead(tree), len(self._ignored(tree))
-            tip = self._git(tree, "rev-parse", "--short", "HEAD").stdout.strip()
+            others = ("ls-files", "--others", "--ignored", "--exclude-standard", "-z")
+            ahead, ignored = self._ahead(tree), len(self._names(tree, *others))
+            tip = self._told(tree, "rev-parse", "--short", "HEAD")
             self._git(self._root, "worktree", "remove", *(["--force"] if discard else []), "--", str(tree))
             gone = [f"files that git ignores: {ignored}"] if ignored else []
             if discard:
@@ -270,9 +271,18 @@ class Worktrees(ToolSet):
             lock(file)
             yield tree
 
-    def _check_there(self, tree: Path) -> None:
+    def _check(self, tree: Path, *, on_branch: bool = True) -> None:
+        """That the worktree is there, and has its own branch checked out."""
         if not self._is_there(tree):
-            raise RetryTool(f"there is no worktree {tree.name!r}: {self.list()}")
+            there = ", ".join(each.name for each in self._there()[:MOST_NAMED])
+            more = f"there are {there}" if there else f"{WORKTREES_NONE} Make one by {ENTER}"
+            raise RetryTool(f"there is no worktree {tree.name!r}: {more}")
+        has, wanted = self._told(tree, "rev-parse", "--abbrev-ref", "HEAD"), f"{BRANCHES}{tree.name}"
+        if on_branch and has != wanted:
+            raise RetryTool(f"{tree.name} has {has!r} checked out: go back to {wanted} first")
+
+    def _there(self) -> Sequence[Path]:
+        return sorted(filter(self._is_there, (self._root / FOLDER).glob("*")))
 
     def _is_there(self, tree: Path) -> bool:
         """Whether it is a worktree of the repository; its file that leads git there may be rewritten."""
@@ -283,35 +293,17 @@ class Worktrees(ToolSet):
         except (OSError, ValueError):
             return False
 
-    def _check_on_branch(self, tree: Path) -> None:
-        there = self._git(tree, "rev-parse", "--abbrev-ref", "HEAD").stdout.strip()
-        if there != f"{BRANCHES}{tree.name}":
-            raise RetryTool(f"{tree.name} has {there!r} checked out: go back to {BRANCHES}{tree.name} first")
-
-    def _state(self, tree: Path) -> str:
-        changed, ahead = len(self._changed(tree)), self._ahead(tree)
-        return f"changed files: {changed}, commits that are not merged: {ahead}"
-
     def _changed(self, tree: Path) -> Sequence[str]:
         """The files that are not committed."""
-        told = self._git(tree, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all").stdout
-        return [line[3:] for line in told.split("\0") if line]
-
-    def _ignored(self, tree: Path) -> Sequence[str]:
-        told = self._git(tree, "ls-files", "--others", "--ignored", "--exclude-standard", "-z").stdout
-        return [name for name in told.split("\0") if name]
+        words = ("status", "--porcelain", "-z", "--no-renames", "--untracked-files=all")
+        return [line[3:] for line in self._names(tree, *words)]
 
     def _conflicts(self, tree: Path) -> Sequence[str]:
-        told = self._git(tree, "diff", "--no-ext-diff", "--name-only", "-z", "--diff-filter=U").stdout
-        return sorted({name for name in told.split("\0") if name})
+        return sorted({*self._names(tree, "diff", "--no-ext-diff", "--name-only", "-z", "--diff-filter=U")})
 
     def _ahead(self, tree: Path) -> int:
-        base = self._git(self._root, "rev-parse", "HEAD").stdout.strip()
-        return int(self._git(tree, "rev-list", "--count", f"{base}..HEAD").stdout)
-
-    def _has_branch(self, branch: str) -> bool:
-        found = self._git(self._root, "show-ref", "--quiet", f"refs/heads/{branch}", may_fail=True)
-        return found.returncode == 0
+        base = self._told(self._root, "rev-parse", "HEAD")
+        return int(self._told(tree, "rev-list", "--count", f"{base}..HEAD"))
 
     def _commit(self, tree: Path, message: str) -> None:
         """Commit all that is not ignored, and the merge that is under way."""
@@ -319,6 +311,13 @@ class Worktrees(ToolSet):
         joins = self._git(tree, "rev-parse", "--quiet", "--verify", "MERGE_HEAD", may_fail=True)
         if joins.returncode == 0 or self._changed(tree):
             self._git(tree, "commit", "--quiet", "--no-verify", "-m", message)
+
+    def _told(self, place: Path, *words: str) -> str:
+        return self._git(place, *words).stdout.strip()
+
+    def _names(self, place: Path, *words: str) -> Sequence[str]:
+        """What git names, each ended by a NUL."""
+        return [name for name in self._git(place, *words).stdout.split("\0") if name]
 
     def _git(self, place: Path, *words: str, may_fail: bool = False) -> "subprocess.CompletedProcess[str]":
         """Run git there, none of the repository's own programs with it."""

@@ -48,6 +48,7 @@ import asyncio
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import shorten
 from typing import Any
 
 from agentloop import Agent, ChatModel, Message, OfflineModel, Runner, Todo, tool
@@ -122,7 +123,7 @@ def report(results: Sequence[str]) -> None:
     """Each result by its first words; a reminder behind it whole."""
     for text in results:
         said, _, reminder = text.partition("\n[Reminder: ")
-        print("\n".join(f"  {line[:76]}" for line in said.splitlines()))
+        print("\n".join(f"  {shorten(line, 90, placeholder=' …')}" for line in said.splitlines()))
         if reminder:
             print(f"  [Reminder: {reminder}")
 

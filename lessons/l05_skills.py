@@ -47,6 +47,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from textwrap import shorten
 
 from agentloop import Agent, ChatModel, Message, OfflineModel, Runner, Skills
 from agentloop.testing import ScriptedModel, calls
@@ -63,13 +64,11 @@ async def lesson(model: ChatModel, prompt: str) -> "Shown":
             for talk in TALK:
                 await runner.run(talk, session_id=SESSION)
             results = tuple(message.text for message in result.messages if message.role == "tool")
-            print("\n".join(indented(text[:130]) for text in results))
+            print("\n".join(indented(text) for text in results))
             print(f"\ncompact: {(await runner.compact(SESSION)).status}")
             result = await runner.run("Another pot, please.", session_id=SESSION)
     kept = kept_in(result.messages)
-    print(
-        f"\nbehind the summary\n{indented(kept[:200]) if kept else '  (nothing was read)'}\n\n{result.output}"
-    )
+    print(f"\nbehind the summary\n{indented(kept) if kept else '  (nothing was read)'}\n\n{result.output}")
     return Shown(instructions=skills.instructions, results=results, kept=kept, output=result.output)
 
 
@@ -122,7 +121,7 @@ def cook() -> ScriptedModel:
 
 def indented(text: str) -> str:
     """The lines of the text as they are shown, each by its beginning."""
-    return "\n".join(f"  {line[:100]}" for line in text.splitlines() if line)
+    return "\n".join(f"  {shorten(line, 100, placeholder=' …')}" for line in text.splitlines() if line)
 
 
 def kept_in(messages: Sequence[Message]) -> str:

@@ -37,7 +37,7 @@ Try it
     python lessons/l09_team.py --prompt "What sings in the garden?"
 
     - With a prompt the lead asks both that.
-    - Let ada use `broadcast` in place of `send`. Who is woken by it?
+    - Let both use `broadcast`, without `to`, in place of `send`. Who is woken by it, and what do they say?
     - With a real model: put OpenAIChat("…") in place of the three scripts; it needs to call tools.
 """
 
@@ -96,11 +96,12 @@ def leader() -> ChatModel:
 
 
 def counter(found: str) -> ChatModel:
-    """A model that tells the lead what it has found, whoever asks."""
+    """A model that tells the lead what it has found when the lead asks."""
 
     def step(request: ModelRequest) -> str | list[ToolCall]:
-        is_told = request.messages[-1]["role"] == "tool"
-        return "Told." if is_told else calls(send={"to": "lead", "text": found})
+        if "from lead]" in request.messages[-1]["content"]:
+            return calls(send={"to": "lead", "text": found})
+        return "Told." if request.messages[-1]["role"] == "tool" else "Good to know."
 
     return ScriptedModel([step] * 20)
 

@@ -24,7 +24,8 @@ How it works
     stands in the log of letters. While it is open the task is not done. With the answer it is given again.
 
     A `shutdown` is asked for, too. A member may say no while it is in the middle of something. One that
-    says yes claims no more tasks, and is woken only by a letter to itself.
+    says yes claims no more tasks, and is woken only by a letter to itself. So "Water", which is added then,
+    stays pending.
 
 What changed
     | | lesson 9 | now |
@@ -70,7 +71,7 @@ async def lesson(plan: str) -> "Shown":
     tasks = tuple(await team.board.tasks())
     print("letters\n" + "\n".join(f"  {line}" for line in letters) + "\n\ntasks")
     for task in tasks:
-        print(f"  {task.id} {task.subject}: {task.status} {task.result}")
+        print(f"  {task.id} {task.subject}: {' '.join((task.status, task.result)).strip()}")
     return Shown(letters=tuple(letters), tasks=tasks)
 
 

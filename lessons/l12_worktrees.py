@@ -61,7 +61,7 @@ async def step(runner: Runner, name: str, prompt: str) -> tuple[str, ...]:
     async for event in runner.stream(prompt, session_id=name):
         if isinstance(event, MessageAdded) and event.message.role == "tool":
             answers.append(event.message.text)
-            print("\n".join(f"  {line[:100]}" for line in event.message.text.splitlines()))
+            print("\n".join(f"  {line}" for line in event.message.text.splitlines()))
     return tuple(answers)
 
 

@@ -49,6 +49,7 @@ from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from textwrap import shorten
 
 from agentloop import (
     Agent,
@@ -159,8 +160,8 @@ async def lesson(model: ChatModel, prompt: str) -> Shown:
                 if isinstance(event, MessageAdded) and event.message.role == "tool":
                     results.append(event.message.text)
                     first, *more = event.message.text.splitlines()
-                    told = [line for line in more if line.startswith("[Reminder")]
-                    print("\n    ".join(f"  {line[:90]}" for line in (first, *told)))
+                    told = (first, *(line for line in more if line.startswith("[Reminder")))
+                    print("\n    ".join(f"  {shorten(line, 90, placeholder=' …')}" for line in told))
                 elif isinstance(event, CompactionEnded):
                     print(f"  compaction: {event.status}, {event.tokens_after:,} tokens are left")
             pinned = [getattr(record.event, "pinned", "") for record in await runner.events(SESSION)]

@@ -128,7 +128,7 @@ async def lesson(question: str) -> tuple[Shown, ...]:
         each = await tried(name, question)
         before, after, undone = each.sizes
         print(f"{name}\n  {before:,} → {after:,} tokens, and {undone:,} after the question and the undo")
-        print(f"  compacted:  {each.answer[:90]}\n  undone:     {each.undone[:90]}")
+        print(f"  compacted:  {each.answer}\n  undone:     {each.undone}")
         shown.append(each)
     return tuple(shown)
 

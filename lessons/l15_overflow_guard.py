@@ -23,8 +23,9 @@ How it works
     has grown. `CompactionSkipped` says why nothing is begun. Strikes are read from the log, so a new
     process knows them.
 
-    `restless` is a trigger that always fires. The model that writes its summaries gives blank ones. So a
-    digest stands instead, and each compaction is a strike. Without the guard each request would cost one.
+    `restless` is a trigger that always fires. The model that writes its summaries gives blank ones, so each
+    compaction fails and is a strike. Python's own warning says so once. Without the guard each request would
+    cost such a summary.
 
     What cannot be made to fit ends the run with `ContextOverflowError`, which names what is too big.
 
@@ -48,6 +49,7 @@ import logging
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
+from textwrap import shorten
 
 from agentloop import Agent, Compaction, ContextOverflowError, ModelRequest, OfflineModel, Runner
 from agentloop.context import Budget, Context
@@ -103,9 +105,9 @@ def show(event: AnyStreamEvent) -> None:
         case CompactionEnded(status=status, tokens_before=before, tokens_after=after):
             print(f"      {status}, {before:,} → {after:,} tokens")
         case Retrying(error=error):
-            print(f"  asked again: {error}")
+            print(f"  refused, so asked again: {error}")
         case CompactionSkipped(error=error):
-            print(f"  skipped: {error[:100]}")
+            print(f"  skipped: {shorten(error, 100, placeholder=' …')}")
 
 
 async def talk(runner: Runner, *texts: str) -> tuple[list[AnyStreamEvent], str]:
@@ -127,6 +129,7 @@ async def lesson(question: str) -> Shown:
         events, answer = await talk(runner, *TALK[1:], question)
         learnt = (await runner.status(SESSION)).window
         print(f"the window: {believed:,} assumed, {learnt:,} learnt\n> {question}\n  {answer}")
+        too_big = "nothing: it all fits"
         try:
             await runner.run("Read this: " + "far too much of it, " * 900, session_id=SESSION)
         except ContextOverflowError as error:

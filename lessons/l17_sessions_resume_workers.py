@@ -52,6 +52,7 @@ from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from textwrap import shorten
 
 from agentloop import Agent, ModelRequest, OfflineModel, RunContext, Runner, SessionBusyError, tool
 from agentloop.testing import ScriptedModel, calls
@@ -64,7 +65,7 @@ async def go_on(store: str, bag: Path) -> str:
         result = await runner.resume(SESSION, deps=bag)
         for message in result.messages:
             asked = ", ".join(f"{call.name}({call.arguments})" for call in message.tool_calls)
-            print(f"  {message.role:>9}: {message.text[:78] or asked}")
+            print(f"  {message.role:>9}: {shorten(message.text or asked, 100, placeholder=' …')}")
     return result.output
 
 
@@ -165,7 +166,7 @@ async def lesson(question: str, database: str | None) -> Shown:
         packed = tuple(lines(bag))
         print(f"packed: {', '.join(packed)}\n\ntwo runs at once\n> {question}")
         busy, waited = await two_at_once(store, question)
-        print(f"  refused: {busy[:90]}\n  waited:  {waited[:90]}")
+        print(f"  refused: {busy}\n  waited:  {waited}")
     queued = await on_workers(database, question) if database else None
     print(f"\na worker: {queued or 'give --database postgresql://… to see one'}")
     return Shown(

@@ -143,7 +143,7 @@ class World:
         while True:
             self._steps.next = 0
             with contextlib.suppress(TakenOver):
-                return await Workflow(place=self.place, record=self._steps).run(RUN, order)
+                return await Workflow(place_of=lambda _: self.place, record=self._steps).run(RUN, order)
             while self._others:
                 await self._others.pop(0)()
 

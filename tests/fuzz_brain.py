@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 from tests.fuzz_plan import Plan
+from tests.fuzz_sub_agents import NAMES
 from tests.fuzz_texts import ARGUMENTS, SCRIPTS, text
 from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider
@@ -166,6 +167,8 @@ class FuzzedServer(StrictProvider):
             return Call(name=name, arguments=json.dumps({"focus": "the numbers"}), id=identity)
         if self.plan.seed % 4 == 1 and (of_sets := self._of_sets(identity)):
             return of_sets
+        if self.plan.seed % 4 == 2 and (below := self._of_sub_agent(identity)):
+            return below
         self.offered[self._number] = name
         words = draw.choice(self.plan.result_words)
         given = {"number": self._number, "words": words, "script": draw.choice(self.plan.scripts)}
@@ -188,6 +191,14 @@ class FuzzedServer(StrictProvider):
         )
         names = {"items": "todo_write", "tool": "run_in_background", "wait_seconds": "check"}
         return Call(name=names[next(iter(given))], arguments=json.dumps(given), id=identity)
+
+    def _of_sub_agent(self, identity: str) -> Call | None:
+        """A call of a sub-agent, now and then; drawn apart too."""
+        draw = Random(f"{self.plan.seed} below {self._number}")
+        if draw.random() > 0.4:
+            return None
+        task = f"Find out {self._number}. {text('words', draw.choice([3, 200]), '')}"
+        return Call(name=draw.choice(NAMES), arguments=json.dumps({"task": task}), id=identity)
 
     def _reasoning(self, draw: Random) -> str | None:
         return f"I think of {self._number}." if "V11" in self.plan.modes and draw.random() < 0.7 else None

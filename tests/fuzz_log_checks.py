@@ -183,7 +183,7 @@ def _facts(story: Story) -> Iterator[str]:
 def _unread(
     story: Story, context: Context, seq: int, event: Compacted, facts_read: set[str]
 ) -> Iterator[str]:
-    result = story.compacted.get(seq)
+    result = story.compacted.get(event.id)
     if "REPLACED" in event.replacement + event.answer:
         return
     for entry in context.visible:

@@ -26,6 +26,7 @@ from agentloop.todo import Todo
 from tests.fuzz_brain import FuzzedServer, Seen
 from tests.fuzz_faults import DyingStore, OddCallback
 from tests.fuzz_plan import Cut, Plan, Turn
+from tests.fuzz_sub_agents import SubAgents
 from tests.fuzz_texts import history, ordered, text
 from tests.fuzz_tools import Effects, FuzzedPins, FuzzedTools, pause
 
@@ -59,7 +60,9 @@ class Story:
     seen: list[Seen] = field(default_factory=list)
     offered: dict[int, str] = field(default_factory=dict)
     effects: Effects = field(default_factory=Effects)
-    compacted: dict[int, CompactionResult] = field(default_factory=dict)
+    compacted: dict[str, CompactionResult] = field(default_factory=dict)
+    subs: SubAgents | None = None
+    branches: dict[str, Sequence[Record]] = field(default_factory=dict)
     failures: list[BaseException] = field(default_factory=list)
     tasks_left: list[str] = field(default_factory=list)
 
@@ -88,6 +91,8 @@ class _World:
         self.act = Act(number=0, kind="")
         self.models: list[OpenAIChat | OpenAIResponses] = []
         self.loop = asyncio.get_running_loop()
+        if self.plan.seed % 4 == 2:
+            story.subs = SubAgents(plan=self.plan, is_cut=lambda: self._counts("tool"))
 
     async def play(self) -> None:
         await self._import()
@@ -96,6 +101,8 @@ class _World:
             for turn in self.plan.turns:
                 runner = await self._turn(runner, turn)
         finally:
+            for line in await self.inner.list(branches_of=SESSION):
+                self.story.branches[line.id] = await self.inner.read(line.id)
             for model in self.models:
                 await model.close()
             await self.inner.close()
@@ -225,7 +232,8 @@ class _World:
             strategy=plan.strategy,
         )
         pins = [FuzzedPins(10 ** (plan.seed % 4))] if plan.seed % 3 else []
-        sets = [pause, Todo(), Background(agent_tools=["pause"])] if plan.seed % 4 == 1 else []
+        sets: list[Any] = [pause, Todo(), Background(agent_tools=["pause"])] if plan.seed % 4 == 1 else []
+        sets += self.story.subs.tools() if self.story.subs else []
         agent = Agent(
             model,
             tools=[*FuzzedTools(self.story.effects, lambda: self._counts("tool")).all(), *pins, *sets],
@@ -239,6 +247,10 @@ class _World:
         return Runner(agent, store=self.store, transcripts=self.story.folder / "t", callbacks=callbacks)
 
     async def on_event(self, event: StreamEvent) -> None:
+        if event.session_id != SESSION:  # of a sub-agent, in which the run may be cut off too
+            if self._counts("event") and not isinstance(event, RunEnded):
+                await asyncio.Event().wait()
+            return
         self.act.shown.append(event)
         if isinstance(event, ResultsCleared) or (
             isinstance(event, CompactionEnded) and event.status == "done"
@@ -268,7 +280,7 @@ class _Watcher(Callbacks):
 
     async def after_compaction(self, result: CompactionResult) -> None:
         if result.seq is not None:
-            self._world.story.compacted[result.seq] = result
+            self._world.story.compacted[result.compaction_id] = result
 
 
 async def _no_wait(seconds: float) -> None:

@@ -309,6 +309,10 @@ async def test_tools_of_the_agent_run_in_the_background_sub_agents_too() -> None
         ("run_in_background", {"tool": "check"}),
     )
     model = ScriptedModel([first, both, "Done."])
+    with pytest.raises(
+        UsageError, match=r"^Background needs the agent's tool 'fail': it has scout, run_in_ba"
+    ):
+        Agent(model, tools=[scout, Background(agent_tools=["scout", "fail"])])
     agent = Agent(model, tools=[scout, fail, Background(agent_tools=["scout", "fail"])])
     async with Runner(agent, transcripts=None) as runner:
         result = await runner.run("Look.", session_id="s", limits=Limits(tokens=100_000))

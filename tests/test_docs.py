@@ -203,12 +203,18 @@ async def test_the_web_server_streams_events(folder: Path) -> None:
 
 
 @pytest.mark.deep
+@pytest.mark.parametrize(("words", "told"), [("queue.submit", "answered "), ("Worker(team", "team.")])
 def test_a_durable_run_is_submitted_and_done(
-    database: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    database: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: str,
+    told: str,
 ) -> None:
     monkeypatch.setenv("DATABASE", database)
-    ran(one(PYTHON, "DATABASE"))
-    assert capsys.readouterr().out.startswith("answered ")
+    ran(one(PYTHON, words))
+    assert capsys.readouterr().out.startswith(told)
 
 
 def test_examples_import_only_what_is_public() -> None:

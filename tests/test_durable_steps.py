@@ -72,7 +72,7 @@ async def test_each_step_is_begun_by_the_loop_of_all_runs() -> None:
 
     world = World(repeat("well"))
     order = ORDER.to_text()
-    await Workflow(place=world.place, record=record).run(RUN, order)
+    await Workflow(place_of=lambda _: world.place, record=record).run(RUN, order)
     assert begun == dict.fromkeys(("begin", "ask", "tool", "end"), True)
 
 
@@ -88,7 +88,7 @@ async def test_steps_are_called_and_kept_as_older_workers_did_and_replayed() -> 
 
     world = World(repeat("well"))
     order = ORDER.to_text()
-    ended = await Workflow(place=world.place, record=record).run(RUN, order)
+    ended = await Workflow(place_of=lambda _: world.place, record=record).run(RUN, order)
     by = kept[1][1]["by"]
     batches = [kept[at][1]["calls"] for at in (1, 4)]
     older: list[tuple[str, StepResult]] = [("begin", {"do": "ask", "since": 1})]
@@ -106,7 +106,7 @@ async def test_steps_are_called_and_kept_as_older_workers_did_and_replayed() -> 
         return done()
 
     length = len(await world.store.read("s"))
-    assert await Workflow(place=world.place, record=replay).run(RUN, order) == ended
+    assert await Workflow(place_of=lambda _: world.place, record=replay).run(RUN, order) == ended
     assert (older, len(await world.store.read("s"))) == ([], length)
 
 
@@ -141,7 +141,7 @@ async def test_a_run_whose_steps_cannot_be_kept_has_its_end_in_the_log_and_tells
     place = replace(world.place, sink=told.append)
     order = ORDER.to_text()
     with pytest.raises(RuntimeError):
-        await Workflow(place=place, record=steps).run(RUN, order)
+        await Workflow(place_of=lambda _: place, record=steps).run(RUN, order)
     last = (await world.store.read("s"))[-1].event
     assert isinstance(last, RunEndRecord)
     assert isinstance(told[-1], RunEnded)
@@ -165,7 +165,7 @@ async def test_compaction_that_is_paused_costs_no_steps_and_none_falls_into_the_
     config = run_config(agent, InMemoryStore())
     place = WorkPlace(config=config, limits=Limits(steps=20), sink=heard)
     order = ORDER.to_text()
-    await Workflow(place=place, record=steps).run(RUN, order)
+    await Workflow(place_of=lambda _: place, record=steps).run(RUN, order)
     started = [before for before, name in pairwise(done) if name == "compaction"]
     assert started
     assert set(started) == {"make_room"}
@@ -183,7 +183,7 @@ async def test_at_a_limit_one_text_is_told_and_found_in_the_log_though_a_compact
     store = InMemoryStore()
     place = WorkPlace(config=run_config(agent, store), limits=Limits(steps=8), sink=told.append)
     order = ORDER.to_text()
-    await Workflow(place=place, record=lambda _, work: work()).run(RUN, order)  # type: ignore[arg-type, return-value]
+    await Workflow(place_of=lambda _: place, record=lambda _, work: work()).run(RUN, order)  # type: ignore[arg-type, return-value]
     visible = Context.of(await store.read("s")).visible
     assert not any("Half of it." in entry.message.text for entry in visible if entry.kind == "said")
     assert isinstance(told[-1], RunEnded)

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from agentloop import Agent, Compaction, Message, Skills, SyncRunner, ToolSet
-from agentloop.errors import ModelUnavailableError, UsageError
+from agentloop.errors import ModelUnavailableError, RetryTool, UsageError
 from agentloop.models import ModelRequest
 from agentloop.prompts import KEPT_IN_SIGHT
+from agentloop.skills import MOST_LISTED_CHARS
 from agentloop.stores import SQLiteStore
 from agentloop.strategies import KeepRecentTurns
 from agentloop.testing import ScriptedModel, calls
@@ -216,3 +217,21 @@ def test_a_skill_that_a_link_leads_out_to_is_refused(tmp_path: Path) -> None:
     home.symlink_to(away)
     with pytest.raises(UsageError, match="cannot be read: 'tea' is outside"):
         skills(tmp_path)
+
+
+def test_of_a_great_many_skills_those_are_named_that_have_room_and_others_are_found(tmp_path: Path) -> None:
+    for number in range(300):
+        folder = tmp_path / f"skill-{number:04}"
+        folder.mkdir()
+        head = f"---\nname: skill-{number:04}\ndescription: {'What it is for. ' * 30}\n---\n"
+        (folder / "SKILL.md").write_text(head, "utf-8")
+    skills = Skills(tmp_path)
+    *listed, last = skills.instructions.splitlines()[1:]
+    assert len(listed) == 81
+    assert last == "- 219 more: call read_skill with a word to hear which names hold it"
+    assert len(skills.instructions) < MOST_LISTED_CHARS + 1_000
+    with pytest.raises(RetryTool) as hint:
+        skills.read_skill("299")
+    assert str(hint.value).startswith("there is no skill '299': there are skill-0299, skill-0000, skill-0001")
+    assert str(hint.value).endswith("skill-0098 and 200 more")
+    assert skills.read_skill("skill-0299").startswith("[Skill skill-0299]")

@@ -264,7 +264,9 @@ def test_a_worktree_that_leads_elsewhere_is_none(repo: Path, tmp_path: Path) -> 
     other.mkdir()
     git(other, "init", "-q")
     (trees.path("a") / ".git").write_text(f"gitdir: {other}/.git\n")
-    with pytest.raises(RetryTool, match="there is no worktree 'a'"):
+    with pytest.raises(
+        RetryTool, match=r"there is no worktree 'a': \(no worktrees\) Make one by worktree_enter"
+    ):
         trees.merge("a")
     (trees.path("link")).symlink_to(other)
     with pytest.raises(RetryTool, match="there is no worktree 'link'"):

@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from typing import Any, Self, TypeVar
 
 from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer, EnqueueOptions, WorkflowStatus
@@ -39,8 +40,10 @@ from agentloop.durable.orders import (
     with_steps,
 )
 from agentloop.durable.run_log import answer_in, partial_in, records_of_run
-from agentloop.errors import StoreError, UsageError
+from agentloop.errors import AgentLoopError, StoreError, UsageError
+from agentloop.messages import Usage
 from agentloop.redaction import Redact, Redaction, checked_redaction
+from agentloop.results import RunResult
 from agentloop.run import Prompt, as_user_message, waiting_in
 from agentloop.sessions import Sessions, new_session_id, title_of
 from agentloop.stores import open_store
@@ -183,7 +186,7 @@ class RunQueue:
             ttl_seconds=checked_ttl(ttl_seconds),
             carrier=texts_or_none("carrier", carrier) or {},
         )
-        return await self._enqueue(order, queue, title_of(message))
+        return await self._put(order, queue, title_of(message))
 
     async def approve(self, run_id: str, answers: Answers, *, queue: str | None = None) -> str:
         """Answer calls that a run left waiting for a yes; the id of the run that goes on with its session.
@@ -207,17 +210,59 @@ class RunQueue:
             owner=self._owner,
             answers=given,
         )
-        return await self._enqueue(order, queue or found.queue or QUEUE, found.prompt)
+        return await self._put(order, queue or found.queue or QUEUE, found.prompt)
 
-    async def _enqueue(self, order: Order, queue: str, title: str) -> str:
-        session, run_id = order.session_id, uuid.uuid4().hex
+    async def turn(self, prompt: str, *, session_id: str, length: int, queue: str = QUEUE) -> RunResult:
+        """Have that said behind the first `length` records of a session, and wait for what it comes to.
+
+        It is one run, however many ask for it, in whatever processes. Where another run of the session is
+        open in that queue, that is waited for in its place. Cancelled, the run goes on. The result has no
+        messages; its output is text.
+
+        Raises:
+            UsageError: the prompt is empty, or a name is not allowed.
+            AgentLoopError: the run came to no answer and no limit.
+            StoreError: see `wait`.
+        """
+        is_open = await self.runs(session_id=session_id, only_open=True, most=None)
+        run_id = next((each.id for each in reversed(is_open) if each.queue == queue), None)
+        if run_id is None:
+            stem = sha256(f"{session_id} {length}".encode()).hexdigest()[:24]
+            tried = await self.runs(session_id=session_id, id_prefix=stem, most=None)
+            message = self._redaction.hide(as_user_message(prompt))
+            order = Order(
+                session_id=check_trunk(session_id),
+                prompt=message,
+                submitted=time.time(),
+                owner=self._owner,
+            )
+            run_id = f"{stem}{sum(each.is_over for each in tried):08x}"
+            await self._put(order, queue, title_of(message), run_id)
+        done = await self.wait(run_id)
+        if done.state != "answered" and done.state != "limit":
+            raise AgentLoopError(f"run {run_id} of the session {session_id!r} is {done.state}: {done.error}")
+        return RunResult(
+            output=await self.answer(run_id),
+            status=done.state,
+            session_id=session_id,
+            run_id=run_id,
+            usage=done.usage or Usage(),
+            cost=done.cost,
+            messages=(),
+            compactions=(),
+            reason=done.error,
+        )
+
+    async def _put(self, order: Order, queue: str, title: str, run_id: str | None = None) -> str:
+        """Put the run in the queue, unless there is one of that id; its id, a new one for None."""
+        run_id = run_id or uuid.uuid4().hex
         options: EnqueueOptions = {
             "workflow_name": WORKFLOW,
             "queue_name": checked_queue(queue),
             "workflow_id": run_id,
-            "queue_partition_key": session,
+            "queue_partition_key": order.session_id,
             "attributes": {
-                "session": session,
+                "session": order.session_id,
                 "queue": queue,
                 "owner": self._owner,
                 "prompt": title.replace("\0", "\ufffd"),  # its column takes no NUL

@@ -5,7 +5,8 @@ import contextvars
 import os
 import socket
 import uuid
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from agentloop._plumbing.aio import CANCEL_GRACE_SECONDS, ENDING_SECONDS, to_its
 from agentloop._plumbing.checks import MOST_COUNT, called, shown, up_to, whole
 from agentloop._plumbing.host_logging import warn
 from agentloop._plumbing.to_text import first_line, words_of
-from agentloop.callbacks import Callbacks
+from agentloop.callbacks import Callbacks, checked_callbacks
 from agentloop.durable import engine
 from agentloop.durable.engine import (
     EngineChoice,
@@ -40,12 +41,14 @@ from agentloop.durable.orders import (
 from agentloop.durable.workflow import StepResult, StepWork, Workflow
 from agentloop.emitter import Sink, drop_event
 from agentloop.errors import UsageError
-from agentloop.redaction import Redact
+from agentloop.redaction import Redact, Redaction, checked_redaction
 from agentloop.rules import Rules
-from agentloop.run import Agent, Limits, RunConfig, check_priced, with_step_limit
+from agentloop.run import Agent, Limits, check_priced, with_step_limit
 from agentloop.runner import run_config
 from agentloop.stores import open_store
+from agentloop.stores.base import SessionStore
 from agentloop.stores.postgres import HeldLock
+from agentloop.team import Team
 
 
 def record_step(name: str, work: StepWork, /) -> Coroutine[Any, Any, StepResult]:
@@ -95,7 +98,9 @@ _SILENT_SECONDS = 10.0
 class Worker:
     """Does the runs that are submitted to a PostgreSQL database, `concurrency` of each queue at a time.
 
-    `queues` are names, or `QueueLimits` for limits of their own. A worker asked to stop begins nothing more,
+    `queues` are names, or `QueueLimits` for limits of their own. In place of an agent it takes a `Team`: then
+    it does the turns of its members, which `Team.run(queue)` submits, and its queue is the one that is called
+    like the team where none is named. A worker asked to stop begins nothing more,
     gives what is in flight `grace_seconds` to end and what it then cuts off `ENDING_SECONDS` to leave its
     session in order, and hands its runs back for others to go on with, for which the database has
     `HAND_BACK_SECONDS`. A run whose session somebody else works on waits as long as that lasts, and is one of
@@ -117,10 +122,10 @@ class Worker:
 
     def __init__(
         self,
-        agent: Agent,
+        agent: Agent | Team,
         store: str,
         *,
-        queues: Iterable[str | QueueLimits] = (QUEUE,),
+        queues: Iterable[str | QueueLimits] | None = None,
         concurrency: int = CONCURRENCY,
         version: str = "",
         limits: Limits | None = None,
@@ -143,17 +148,25 @@ class Worker:
         url = checked_url(store)
         self.id = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._store = open_store(url)
-        config = run_config(
-            agent,
-            self._store,
-            callbacks=callbacks,
+        place_for = partial(
+            _place,
+            store=self._store,
+            limits=limits,
+            sink=on_event,
+            callbacks=checked_callbacks(callbacks),
             transcripts=transcripts,
             folder=folder,
             redact=redact,
             rules=rules,
         )
-        place = _place(config, limits, on_event)
-        self._workflow = Workflow(place=place, record=record_step, retry_seconds=retry_seconds)
+        if queues is None:
+            queues = (agent.name if isinstance(agent, Team) else QUEUE,)
+        self._workflow = Workflow(
+            place_of=_places(agent, place_for),
+            record=record_step,
+            redaction=Redaction(None if redact is None else checked_redaction(redact)),
+            retry_seconds=retry_seconds,
+        )
         self._choice = EngineChoice(
             url=url,
             worker=self.id,
@@ -287,7 +300,23 @@ def _checked_version(version: str) -> str:
     raise UsageError(f"version must be {wanted}, not {shown(version)}")
 
 
-def _place(config: RunConfig, limits: Limits | None, sink: Sink) -> WorkPlace:
-    limits = with_step_limit(limits, config.agent.max_steps)
-    check_priced(limits, *config.agent.all_models)
+def _place(agent: Agent, store: SessionStore, limits: Limits | None, sink: Sink, **given: Any) -> WorkPlace:
+    config = run_config(agent, store, **given)
+    limits = with_step_limit(limits, agent.max_steps)
+    check_priced(limits, *agent.all_models)
     return WorkPlace(config=config, limits=limits, sink=Listener(on_event=sink, redaction=config.redaction))
+
+
+def _places(agent: Agent | Team, place_for: Callable[[Agent], WorkPlace]) -> Callable[[str], WorkPlace]:
+    """Where the runs of a session are done, by its id."""
+    if not isinstance(agent, Team):
+        place = place_for(agent)
+        return lambda session_id: place
+    members = {session_id: place_for(each) for session_id, each in agent.members.items()}
+
+    def place_of(session_id: str) -> WorkPlace:
+        if session_id in members:
+            return members[session_id]
+        raise UsageError(f"no member of the team {agent.name!r} has the session {session_id!r}")
+
+    return place_of

@@ -25,9 +25,11 @@ from agentloop.durable.engine import ElsewhereError
 from agentloop.durable.held_run import HeldRun, WorkPlace
 from agentloop.durable.orders import RETRY_SECONDS, Order, RunCancelledError, may_work_later, retry_pause
 from agentloop.durable.run_log import has_ended, partial_in, says_prompt
+from agentloop.emitter import Hides
 from agentloop.errors import AgentLoopError, StoreError, UsageError
 from agentloop.events import Event, MessageRecord
 from agentloop.messages import Usage
+from agentloop.redaction import Redaction
 from agentloop.results import as_run_failure, status_of
 from agentloop.run import (
     NextStep,
@@ -92,13 +94,14 @@ What a step came to is awaited; its place among the others is that of the call.
 
 @dataclass(slots=True, kw_only=True)
 class Workflow:
-    """What the workers of this process do with each run.
+    """What the workers of this process do with each run, at the place that its session has.
 
     A step whose server or database is away is tried again after `retry_seconds`, see `retry_pause`.
     """
 
-    place: WorkPlace
+    place_of: Callable[[str], WorkPlace]
     record: Recorder
+    redaction: Hides = field(default_factory=Redaction)
     retry_seconds: float = RETRY_SECONDS
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
     under_way: dict[str, "asyncio.Task[Any]"] = field(default_factory=dict)
@@ -111,15 +114,16 @@ class Workflow:
         """
         try:
             wanted = Order.from_text(order)
+            place = self.place_of(wanted.session_id)
         except UsageError as error:
-            return {"status": status_of(error), "error": self.place.config.redaction.hide(words_of(error))}
+            return {"status": status_of(error), "error": self.redaction.hide(words_of(error))}
         task = asyncio.current_task()
         assert task is not None
         self.under_way[run_id] = task
-        held = HeldRun(place=self.place, order=wanted, run_id=run_id)
+        held = HeldRun(place=place, order=wanted, run_id=run_id)
         execution = Execution(held=held)
         try:
-            model, carrier = self.place.config.agent.model.name, wanted.carrier
+            model, carrier = place.config.agent.model.name, wanted.carrier
             async with held.emitter().around("run", model, carrier=carrier) as outcome:
                 result = await loop(WorkflowSteps(workflow=self, execution=execution))
                 used = result.get("usage", {"input": 0, "output": 0})

@@ -100,9 +100,18 @@ class Agent(Generic[Output_co]):
         for each in self.tool_sets:
             finite(f"{type(each).__name__}.priority", each.priority)
             text_or_none(f"{type(each).__name__}.instructions", each.instructions)
-            given: object = each.tools
-            if isinstance(given, str) or not isinstance(given, Iterable):
-                raise UsageError(f"{type(each).__name__}.tools must be a list of tools, not {shown(given)}")
+            given: object
+            for what, given in (
+                ("tools must be a list of tools", each.tools),
+                ("needs must be a list of names", each.needs),
+            ):
+                if isinstance(given, str) or not isinstance(given, Iterable):
+                    raise UsageError(f"{type(each).__name__}.{what}, not {shown(given)}")
+        known = (*self.registry, *(RECALL_TOOLS if self.recall else ()))
+        for each in self.tool_sets:
+            if missing := [name for name in each.needs if name not in known]:
+                has = f"it has {', '.join(known)}" if known else "it has none"
+                raise UsageError(f"{type(each).__name__} needs the agent's tool {missing[0]!r}: {has}")
         if self.offers_compact and COMPACT in self.registry:
             raise ToolDefinitionError(
                 f"the name {COMPACT!r} is taken by compaction: rename the tool, or use Compaction(tool=False)"

@@ -1,6 +1,6 @@
 """Tool sets: tools that belong together, and what the model is to keep in sight of them."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 from agentloop._plumbing.aio import ENDING_SECONDS, within
@@ -32,6 +32,11 @@ class ToolSet:
 
     priority: int = 0
     """Sets of a higher one are asked first for what is pinned, and have its room first."""
+
+    @property
+    def needs(self) -> Collection[str]:
+        """The names of tools that its agent must have beside it: it is refused where one is missing."""
+        return ()
 
     @property
     def tools(self) -> Sequence[Tool | Callable[..., Any]]:
@@ -96,6 +101,9 @@ async def put_away_by(each: ToolSet, session_id: str) -> Mapping[str, str]:
 
 
 async def _waited(ask: Callable[..., Awaitable[T]], *given: object) -> T | None:
+    if getattr(ask, "__func__", None) in (ToolSet.notice, ToolSet.run_ended):
+        return None
+
     async def asked() -> T:
         return await ask(*given)
 
