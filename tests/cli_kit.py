@@ -103,9 +103,19 @@ def started(
             process.kill()
 
 
+@contextmanager
+def program(code: str, *arguments: object, cwd: Path, **pipes: Any) -> Iterator[Any]:
+    """A Python program under way, as `started`; it finds the package loaded."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "program.py")
+        path.write_text(code, encoding="utf-8")
+        with started(str(path), *map(str, arguments), cwd=cwd, **pipes) as process:
+            yield process
+
+
 @cache
 def _fork_server() -> Warm:
-    server = Warm("tests.cli_kit", environment=environment(ROOT))
+    server = Warm("tests.cli_kit", environment=environment(ROOT, PYTHONHASHSEED="0"))
     atexit.register(server.end)
     return server
 

@@ -4,7 +4,6 @@ import asyncio
 import os
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from agentloop.stores import SQLiteStore
 from agentloop.strategies import KeepRecentTurns
 from agentloop.stream import AnyStreamEvent, ToolProgress
 from agentloop.testing import ScriptedModel, calls
+from tests.cli_kit import program
 from tests.kit import assert_valid
 
 TWO_TURNS = Compaction(strategy=KeepRecentTurns(1), tool=False)
@@ -227,10 +227,8 @@ with SyncRunner(agent, store="sqlite:///s.db", transcripts=None) as runner:
 
 @pytest.mark.parametrize("is_killed", [True, False])
 def test_another_process_goes_on_and_stops_what_nobody_waits_for(tmp_path: Path, is_killed: bool) -> None:
-    program = [sys.executable, "-c", KILLED, LASTING]
-    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"begun\n"
+    with program(KILLED, LASTING, cwd=tmp_path, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout.readline() == "begun\n"
         if is_killed:
             process.kill()
             process.wait()

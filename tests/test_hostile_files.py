@@ -8,7 +8,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -290,23 +290,29 @@ def many(text: str, number: int) -> str:
 
 @pytest.mark.deep
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("made", "says"),
     [
-        (f"[{many('[]', 4_000_000)}]", "the list: over 4,000,000 values"),
+        (lambda: f"[{many('[]', 4_000_000)}]", "the list: over 4,000,000 values"),
         (
-            HI + f'{{"role":"user","content":"","x":[{many("1", 4_000_000)}]}}',
+            lambda: HI + f'{{"role":"user","content":"","x":[{many("1", 4_000_000)}]}}',
             "line 2: over 4,000,000 values",
         ),
-        ("[" * 10_000_000, "the list: nested over"),
-        ("{" + ",".join(f'"{n}":0' for n in range(1_000_000)) + "}", "line 1: an object has 1,000,000 keys"),
-        (f'{{"a":0,{many(chr(34) + "b" + chr(34) + ":0", 9_000)}}}', "line 1: the key 'b' stands twice"),
-        ('{"role":"user","content":"' + '\\"' * 5_000_000, "line 1: this is no JSON"),
+        (lambda: "[" * 10_000_000, "the list: nested over"),
+        (
+            lambda: "{" + ",".join(f'"{n}":0' for n in range(1_000_000)) + "}",
+            "line 1: an object has 1,000,000 keys",
+        ),
+        (
+            lambda: f'{{"a":0,{many(chr(34) + "b" + chr(34) + ":0", 9_000)}}}',
+            "line 1: the key 'b' stands twice",
+        ),
+        (lambda: '{"role":"user","content":"' + '\\"' * 5_000_000, "line 1: this is no JSON"),
     ],
     ids=["lists", "numbers", "depth", "keys", "one key", "quotes"],
 )
-def test_a_file_made_to_fill_the_memory_is_refused_with_its_place(text: str, says: str) -> None:
+def test_a_file_made_to_fill_the_memory_is_refused_with_its_place(made: Callable[[], str], says: str) -> None:
     with pytest.raises(UsageError, match=f"^nothing imported: {says}"):
-        parse(text, count=lambda message: 1)
+        parse(made(), count=lambda message: 1)
 
 
 def test_a_file_of_too_many_records_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

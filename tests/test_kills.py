@@ -14,9 +14,7 @@ from tests.kill_world import World
 from tests.warm_kit import Warm, warm
 
 KILLS = 25
-"""So many processes are killed in each of the eight deep parts."""
-
-A_FEW_KILLS = 6
+"""So many processes are killed in each of the four parts."""
 
 MOST_TRIALS = 3
 """Nearly each trial kills one to three processes; more trials a kill than this would say that none is hit."""
@@ -95,26 +93,21 @@ def test_a_worker_that_says_nothing_hangs_but_where_a_time_was_waited_for(
     assert said == (None if moment == 0.5 and not has_left else HANGS)
 
 
-Sweeps = pytest.mark.parametrize(
-    ("part", "kills"),
-    [(0, A_FEW_KILLS), *(pytest.param(part, KILLS, marks=pytest.mark.deep) for part in range(1, 3))],
-)
-
-
 @pytest.mark.deep
-@Sweeps
+@pytest.mark.parametrize("part", range(2))
 async def test_l7_killed_at_any_time(
-    part: int, kills: int, first_seed: int, workshop: Warm, once_through: dict[str, Any]
+    part: int, first_seed: int, workshop: Warm, once_through: dict[str, Any]
 ) -> None:
     def drawn(chance: random.Random, seconds: float) -> float:
         return chance.uniform(0, seconds)
 
-    await killed_and_judged(workshop, once_through, kills, random.Random(first_seed + part), drawn)
+    await killed_and_judged(workshop, once_through, random.Random(first_seed + part), drawn)
 
 
-@Sweeps
+@pytest.mark.deep
+@pytest.mark.parametrize("part", range(2))
 async def test_l7_killed_at_every_point(
-    part: int, kills: int, first_seed: int, workshop: Warm, once_through: dict[str, Any]
+    part: int, first_seed: int, workshop: Warm, once_through: dict[str, Any]
 ) -> None:
     counts = once_through["ended"]["reached"]
 
@@ -122,13 +115,12 @@ async def test_l7_killed_at_every_point(
         label = chance.choice(sorted(counts))
         return [label, chance.randint(1, counts[label])]
 
-    await killed_and_judged(workshop, once_through, kills, random.Random(first_seed + part), drawn)
+    await killed_and_judged(workshop, once_through, random.Random(first_seed + part), drawn)
 
 
 async def killed_and_judged(
     workshop: Warm,
     done: dict[str, Any],
-    kills: int,
     chance: random.Random,
     drawn: Callable[[random.Random, float], Any],
 ) -> None:
@@ -137,11 +129,11 @@ async def killed_and_judged(
     Moments are drawn from the seconds that the last trial took: the machine may do something else by now.
     """
     killed = trials = 0
-    while killed < kills:
-        moments = [drawn(chance, done["seconds"]) for _ in range(min(3, kills - killed))]
+    while killed < KILLS:
+        moments = [drawn(chance, done["seconds"]) for _ in range(min(3, KILLS - killed))]
         with scratch() as folder:
             done = workshop(folder=str(folder), moments=moments)
             wrong = await judged(folder, done)
         assert wrong == [], f"moments {moments}, killed {done['killed']}"
         killed, trials = killed + len(done["killed"]), trials + 1
-        assert trials <= MOST_TRIALS * kills, f"{killed} kills only"
+        assert trials <= MOST_TRIALS * KILLS, f"{killed} kills only"

@@ -88,14 +88,21 @@ async def chat(runner: Runner, turns: int) -> list[StreamEvent]:
     return events
 
 
-@pytest.mark.parametrize(("window", "turns"), [(WINDOW, 6), (None, 6)], ids=["known", "learnt"])
+@pytest.mark.parametrize(
+    ("window", "policy"),
+    [
+        (WINDOW, Compaction(strategy=replaced_by(KeepRecentFraction(0.3), Digest()))),
+        (None, Compaction(summary_share=0.05)),
+    ],
+    ids=["known, a digest", "learnt, a summary of its own"],
+)
 async def test_a_chat_outgrows_the_window_and_goes_on(
-    llama_url: str, tmp_path: Path, window: int | None, turns: int
+    llama_url: str, tmp_path: Path, window: int | None, policy: Compaction
 ) -> None:
+    turns = 6
     model = OpenAIChat(
         "smollm2", base_url=llama_url, window=window, max_output_tokens=OUTPUT, temperature=0.0
     )
-    policy = Compaction(summary_share=0.05)
     runner = Runner(Agent(model, instructions="Be brief.", compaction=policy), transcripts=tmp_path)
     events = await chat(runner, turns)
     ended = [event for event in events if isinstance(event, RunEnded)]

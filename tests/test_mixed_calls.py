@@ -128,7 +128,7 @@ def runs(name: str, arguments: str) -> bool:
 
 
 @given(streams())
-@pytest.mark.many(1000, 40)
+@pytest.mark.many(500, 40)
 async def test_a_call_runs_as_it_was_meant_or_not_at_all(
     stream: tuple[Mixture, list[Said], list[Body], bool],
 ) -> None:

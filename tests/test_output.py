@@ -127,7 +127,7 @@ def served(request: pytest.FixtureRequest) -> Iterator[tuple[Any, list[Any]]]:
         yield request.param("m", base_url=server.url, window="8k"), replies
 
 
-@pytest.mark.many(150)
+@pytest.mark.many(80, 10)
 @given(drawn=TYPES)
 def test_values_of_any_type_come_back_by_the_tool_and_by_the_format(served: Any, drawn: Any) -> None:
     model, replies = served

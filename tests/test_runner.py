@@ -3,8 +3,6 @@
 import asyncio
 import os
 import signal
-import subprocess
-import sys
 import textwrap
 import threading
 from collections import Counter
@@ -48,6 +46,7 @@ from agentloop.stream import (
 )
 from agentloop.testing import FailingModel, ScriptedModel, calls
 from agentloop.tools import RunContext, tool
+from tests.cli_kit import program
 from tests.kit import assert_valid, until, watched
 
 
@@ -470,17 +469,11 @@ CHILD = """
     "acts", [7, *(pytest.param(acts, marks=pytest.mark.deep) for acts in (1, 2, 30, 61))]
 )
 async def test_l7_killed_and_resumed_no_finished_tool_runs_again(tmp_path: Path, acts: int) -> None:
-    script = tmp_path / "child.py"
-    script.write_text(textwrap.dedent(CHILD))
-    child = subprocess.Popen(
-        [sys.executable, str(script), str(tmp_path)], stdout=subprocess.PIPE, cwd=Path(__file__).parent.parent
-    )
-    assert child.stdout is not None
-    for _ in range(acts):
-        child.stdout.readline()
-    os.kill(child.pid, signal.SIGKILL)
-    child.wait()
-    child.stdout.close()
+    with program(textwrap.dedent(CHILD), tmp_path, cwd=tmp_path) as child:
+        for _ in range(acts):
+            child.stdout.readline()
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
     store = SQLiteStore(tmp_path / "s.db")
     finished = [
         record.event.message.tool_call_id

@@ -2,14 +2,11 @@
 
 import asyncio
 import gc
-import subprocess
-import sys
 import textwrap
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +31,7 @@ from agentloop.stream import (
 from agentloop.testing import ScriptedModel, calls
 from agentloop.tools import RunContext
 from agentloop.tools.registry import DEFAULT_TIMEOUT_SECONDS, Tool
+from tests.cli_kit import program
 from tests.kit import watched
 from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider
@@ -339,10 +337,9 @@ KILLED = """
 async def test_l7_a_callback_that_kills_the_process_loses_nothing(
     tmp_path: Path, point: str, kept: str
 ) -> None:
-    script = tmp_path / "child.py"
-    script.write_text(textwrap.dedent(KILLED))
-    child = partial(subprocess.run, [sys.executable, str(script), point, str(tmp_path)], check=False)
-    assert (await in_thread(lambda: child(cwd=Path(__file__).parent.parent).returncode)) == 7
+    with program(textwrap.dedent(KILLED), point, tmp_path, cwd=tmp_path) as child:
+        child.communicate()
+        assert child.returncode == 7
     store = SQLiteStore(tmp_path / "s.db")
     events = [record.event for record in await store.read("s")]
     kinds = [each.message.role if isinstance(each, MessageRecord) else "" for each in events]

@@ -6,9 +6,8 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from agentloop.prompts import KEPT_IN_SIGHT
 from agentloop.stores import InMemoryStore, SQLiteStore
 from agentloop.strategies import KeepRecentTurns
 from agentloop.testing import ScriptedModel, calls
+from tests.cli_kit import program
 
 ROOT = Path(__file__).parent.parent
 PLACES: dict[str, Callable[[Path], Any]] = {
@@ -43,15 +43,9 @@ def results(request: ModelRequest) -> list[str]:
     return [str(message["content"]) for message in request.messages if message["role"] == "tool"]
 
 
-def process(text: str, *arguments: object) -> "subprocess.Popen[str]":
+def process(text: str, *arguments: object, cwd: Path) -> AbstractContextManager[Any]:
     """Another process that runs this text."""
-    return subprocess.Popen(
-        [sys.executable, "-c", text, *map(str, arguments)],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    return program(text, *arguments, cwd=cwd, stdin=subprocess.PIPE)
 
 
 async def test_a_task_is_free_once_what_comes_first_is_done(board: TaskBoard) -> None:
@@ -257,17 +251,16 @@ asyncio.run(main())
 """
 
 
-async def race(place: str, board: TaskBoard) -> None:
+async def race(place: str, board: TaskBoard, folder: Path) -> None:
     """Two processes take all tasks, each of them once."""
     for number in range(12):
         await board.add(f"Step {number}")
-    both = [process(MANY, place, owner) for owner in ("bob", "eve")]
-    for each in both:
-        assert each.stdin
-        each.stdin.write("\n")
-        each.stdin.flush()
-    told = [each.communicate()[0].split() for each in both]
-    assert [each.returncode for each in both] == [0, 0]
+    with process(MANY, place, "bob", cwd=folder) as bob, process(MANY, place, "eve", cwd=folder) as eve:
+        for each in (bob, eve):
+            each.stdin.write("\n")
+            each.stdin.flush()
+        told = [each.communicate()[0].split() for each in (bob, eve)]
+        assert [bob.returncode, eve.returncode] == [0, 0]
     assert sorted(map(int, told[0] + told[1])) == list(range(1, 13))
     by = {task.id: task.result for task in await board.tasks()}
     assert [[by[int(each)] for each in ids] for ids in told] == [
@@ -278,20 +271,20 @@ async def race(place: str, board: TaskBoard) -> None:
 
 @pytest.mark.deep
 async def test_two_processes_never_take_one_task_of_a_folder(tmp_path: Path) -> None:
-    await race(str(tmp_path), TaskBoard(tmp_path, owner="ada"))
+    await race(str(tmp_path), TaskBoard(tmp_path, owner="ada"), tmp_path)
 
 
 async def test_two_processes_never_take_one_task_of_an_sqlite_file(tmp_path: Path) -> None:
     store = SQLiteStore(tmp_path / "board.db")
-    await race(f"sqlite:///{tmp_path}/board.db", TaskBoard(store, owner="ada"))
+    await race(f"sqlite:///{tmp_path}/board.db", TaskBoard(store, owner="ada"), tmp_path)
     assert await store.check() == ()
     assert await store.list() == ()
 
 
 @pytest.mark.deep
-async def test_two_processes_never_take_one_task_of_a_postgres(database: str) -> None:
+async def test_two_processes_never_take_one_task_of_a_postgres(database: str, tmp_path: Path) -> None:
     store = stores.open_store(database)
-    await race(database, TaskBoard(store, owner="ada"))
+    await race(database, TaskBoard(store, owner="ada"), tmp_path)
     await store.close()
 
 
@@ -312,7 +305,7 @@ asyncio.run(main())
 async def test_what_a_dead_process_had_can_be_given_back(tmp_path: Path) -> None:
     board = TaskBoard(tmp_path, owner="ada")
     await board.add("Dig")
-    with process(HANGS, tmp_path) as other:
+    with process(HANGS, tmp_path, cwd=tmp_path) as other:
         assert other.stdout
         assert other.stdout.readline() == "claimed\n"
         assert await board.claim() is None
@@ -326,7 +319,7 @@ async def test_what_a_dead_process_had_can_be_given_back(tmp_path: Path) -> None
     assert again
     assert again.process == this_process()
     await board.of("bob").give_back(1)
-    with process(HANGS, tmp_path) as other:
+    with process(HANGS, tmp_path, cwd=tmp_path) as other:
         assert other.stdout
         assert other.stdout.readline() == "claimed\n"
         other.kill()
@@ -387,7 +380,7 @@ async def test_a_full_board_takes_no_more(monkeypatch: pytest.MonkeyPatch, board
 async def test_an_owner_can_go_on_in_another_process_once_its_task_is_given_back(tmp_path: Path) -> None:
     board = TaskBoard(tmp_path, owner="bob")
     await board.add("Dig")
-    with process(HANGS, tmp_path) as other:
+    with process(HANGS, tmp_path, cwd=tmp_path) as other:
         assert other.stdout
         assert other.stdout.readline() == "claimed\n"
         with pytest.raises(UsageError, match="which may work on it still"):
@@ -427,7 +420,7 @@ async def test_whoever_is_killed_in_a_claim_leaves_the_task_free_or_taken_and_no
     for at in range(1, 40):
         board = TaskBoard(tmp_path / str(at), owner="ada")
         await board.add("Dig")
-        with process(KILLED, tmp_path / str(at), at) as other:
+        with process(KILLED, tmp_path / str(at), at, cwd=tmp_path) as other:
             pass
         (task,) = await board.tasks()
         states.add((other.returncode, task.status))

@@ -3,8 +3,8 @@
 import asyncio
 import re
 import subprocess
-import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from agentloop.events import Event, MessageRecord
 from agentloop.models import ModelRequest
 from agentloop.stores import InMemoryStore, SQLiteStore, open_store
 from agentloop.testing import ScriptedModel, calls
+from tests.cli_kit import program
 from tests.kit import assert_valid
 
 ROOT = Path(__file__).parent.parent
@@ -326,13 +327,12 @@ asyncio.run(main())
 """
 
 
-def process(store: str, how: str) -> "subprocess.Popen[str]":
+def process(store: str, how: str, cwd: Path) -> AbstractContextManager[Any]:
     """Another process that runs the team."""
-    arguments = [sys.executable, "-c", WORKS, store, how]
-    return subprocess.Popen(arguments, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    return program(WORKS, store, how, cwd=cwd, stdin=subprocess.PIPE)
 
 
-async def share(url: str) -> None:
+async def share(url: str, folder: Path) -> None:
     """Two processes do six tasks and read two letters, each of them once."""
     store = open_store(url)
     team = team_of(store, ada=agent(), eve=agent())
@@ -340,13 +340,12 @@ async def share(url: str) -> None:
         await team.board.add(f"Step {number}")
     await team.send("ada", "Begin.")
     await team.send("eve", "Begin.")
-    both = [process(url, "go") for _ in range(2)]
-    for each in both:
-        assert each.stdin
-        each.stdin.write("\n")
-        each.stdin.flush()
-    told = [each.communicate()[0].splitlines() for each in both]
-    assert [each.returncode for each in both] == [0, 0]
+    with process(url, "go", folder) as one, process(url, "go", folder) as other:
+        for each in (one, other):
+            each.stdin.write("\n")
+            each.stdin.flush()
+        told = [each.communicate()[0].splitlines() for each in (one, other)]
+        assert [one.returncode, other.returncode] == [0, 0]
     assert {line.split()[1] for lines in told for line in lines} == {"Done."}
     assert [task.result for task in await team.board.tasks()] == ["Done."] * 6
     prompts = [await prompts_of(store, f"team.{name}") for name in ("ada", "eve")]
@@ -367,15 +366,15 @@ async def prompts_of(store: Any, session_id: str) -> list[str]:
 
 @pytest.mark.deep
 async def test_two_processes_run_one_team_on_an_sqlite_file(tmp_path: Path) -> None:
-    await share(f"sqlite:///{tmp_path}/team.db")
+    await share(f"sqlite:///{tmp_path}/team.db", tmp_path)
     store = SQLiteStore(tmp_path / "team.db")
     assert await store.check() == ()
     assert sorted(line.id for line in await store.list()) == ["team.ada", "team.eve"]
 
 
 @pytest.mark.deep
-async def test_two_processes_run_one_team_on_a_postgres(database: str) -> None:
-    await share(database)
+async def test_two_processes_run_one_team_on_a_postgres(database: str, tmp_path: Path) -> None:
+    await share(database, tmp_path)
 
 
 async def test_what_a_dead_process_was_doing_is_gone_on_with(tmp_path: Path) -> None:
@@ -384,9 +383,7 @@ async def test_what_a_dead_process_was_doing_is_gone_on_with(tmp_path: Path) -> 
     await team.board.add("Dig")
     await team.send("ada", "The spade is in the shed.")
     await team.ask("eve", "plan", "May we?")
-    with process(url, "hang") as other:
-        assert other.stdin
-        assert other.stdout
+    with process(url, "hang", tmp_path) as other:
         other.stdin.write("\n")
         other.stdin.flush()
         while other.stdout.readline() != "digging\n":

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated, Any, Literal, Optional, Required, TypedDict, Unpack
 
 import pytest
@@ -20,6 +21,7 @@ from agentloop.errors import RetryTool, ToolDefinitionError
 from agentloop.messages import ToolCall, Usage
 from agentloop.tools import RunContext, Tool, ToolAnswer, ToolRegistry, is_tool, tool
 from agentloop.tools.registry import DEFAULT_TIMEOUT_SECONDS
+from tests.cli_kit import program
 
 CONTEXT = RunContext(session_id="s1", run_id="r1", call_id="c1", deps={"unit": "km"})
 
@@ -659,13 +661,12 @@ asyncio.run(main())
         ("deep items", "[]"),
     ],
 )
-def test_a_schema_without_an_end_holds_its_other_parts(name: str, fitting: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", ENDLESS, name], capture_output=True, text=True, timeout=60, check=False
-    )
+def test_a_schema_without_an_end_holds_its_other_parts(name: str, fitting: str, tmp_path: Path) -> None:
+    with program(ENDLESS, name, cwd=tmp_path) as process:
+        out, err = process.communicate(timeout=60)
     expected = [None, "1", "a", "p", "[]"]
     statuses = ["ok" if each is None or each in fitting.split() else "error" for each in expected]
-    assert (done.returncode, done.stdout.split()) == (0, [*statuses, "error"]), done.stderr
+    assert (process.returncode, out.split()) == (0, [*statuses, "error"]), err
 
 
 @pytest.mark.parametrize(

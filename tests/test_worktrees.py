@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from agentloop.errors import UsageError
 from agentloop.stores import SQLiteStore
 from agentloop.strategies import KeepRecentTurns
 from agentloop.testing import ScriptedModel, calls
+from tests.cli_kit import program
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -295,10 +295,10 @@ for number in range(2):
 """
 
 
-def test_two_processes_at_once_lose_nothing(repo: Path) -> None:
-    program = [sys.executable, "-c", MERGES, str(repo)]
-    both = [subprocess.Popen([*program, name]) for name in ("a", "b")]
-    assert [each.wait() for each in both] == [0, 0]
+def test_two_processes_at_once_lose_nothing(repo: Path, tmp_path: Path) -> None:
+    with program(MERGES, repo, "a", cwd=tmp_path) as a, program(MERGES, repo, "b", cwd=tmp_path) as b:
+        assert [each.communicate()[1] for each in (a, b)] == ["", ""]
+        assert [a.returncode, b.returncode] == [0, 0]
     names = {f"{name}{number}.txt" for name in "ab" for number in range(2)}
     assert {each.name for each in repo.glob("*.txt")} == names | {"tea.txt"}
     assert git(repo, "status", "--porcelain") == ""

@@ -28,13 +28,8 @@ HEAVY = (
     "asyncio",
 )
 HELP = """
-import sys
-from agentloop.__main__ import main
-sys.argv[1:] = ["--help"]
-try:
-    main()
-except SystemExit:
-    pass
+from agentloop.cli.app import program
+program(["--help"], standalone_mode=False)
 """
 CASES = {
     "import agentloop": "import agentloop",

@@ -1,6 +1,6 @@
 """Are identifiers and the index linear? Twice the text must take about twice as long, whatever it is.
 
-    python tests/benchmarks/bench_index.py
+    python -m tests.benchmarks.bench_index
 
 Prints, for each kind of text, the seconds for 0.5 MB and 1 MB and their ratio; then the seconds for 5 MB of
 prose and for the index of a conversation of 10,000 messages.

@@ -1,6 +1,6 @@
 """Is counting linear? Ten times the text must take about ten times as long, whatever the script.
 
-    python tests/benchmarks/bench_tokens.py
+    python -m tests.benchmarks.bench_tokens
 
 Prints, for each kind of text, the seconds for 0.5 MB and 5 MB and the ratio of the time a character.
 """

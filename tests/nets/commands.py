@@ -1,27 +1,22 @@
 """Calls of the command line, and what each says: its exit status, standard output and standard error.
 
-The calls of a list share a folder and follow one another. A process that has everything loaded forks for
-each; times, ids, ports and places are replaced by their names.
+The calls of a list share a folder and follow one another. Times, ids, ports and places are replaced by their
+names.
 """
 
 import json
 import os
 import re
 import shlex
-import sys
-import traceback
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from importlib import import_module
+from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from tests.cli_kit import load_program
+from tests.cli_kit import Finished, agentloop
 from tests.nets.frozen import write
 from tests.strict_provider import StrictProvider
 from tests.strict_replies import fault
-from tests.warm_kit import ROOT, Warm, serve
 
 FILE = "commands.json"
 HELD = {"COLUMNS": "110", "TERM": "dumb", "TZ": "UTC", "LANG": "C.UTF-8"}
@@ -128,6 +123,7 @@ _NAMES = (
     (r"\b\d+(\.\d+)? ?(s|ms|seconds?)\b", "N s"),
     (r"\d+ (seconds?|minutes?) ago", "N s ago"),
     (r"127\.0\.0\.1:\d+", "127.0.0.1:PORT"),
+    (r"\S*python[\d.]* -m agentloop", "agentloop"),
 )
 
 
@@ -155,35 +151,27 @@ def _shown(text: str, *, loose: bool) -> list[str]:
     return sorted(set(lines)) if loose else lines
 
 
-@contextmanager
-def caller() -> Iterator[Warm]:
-    """A process that has the program loaded."""
-    server = Warm("tests.nets.commands", environment={**_environment(str(ROOT)), "PYTHONHASHSEED": "0"})
-    try:
-        yield server
-    finally:
-        server.end()
-
-
-def called(server: Warm, words: Sequence[str], folder: str) -> dict[str, Any]:
+def called(words: Sequence[str], folder: str) -> Finished:
     """How this call ended, in its own words."""
-    done: dict[str, Any] = server.ask([list(words), folder, _environment(folder)])
-    return done
+    return agentloop(*words, cwd=Path(folder), env=HELD | {"AGENTLOOP_HOME": f"{folder}/home"})
 
 
 def outputs() -> dict[str, Any]:
     """What each call says, one after the other in one folder."""
     found: dict[str, Any] = {}
-    with TemporaryDirectory(prefix="nets-") as folder, caller() as server, _provider() as provider:
+    with TemporaryDirectory(prefix="nets-") as folder, _provider() as provider:
         for name in ("a", "b", "c", "d"):
             lines = (f"Line {at} of file {name} tells of {name * 3}-{at * 7}." for at in range(60))
             (Path(folder) / f"{name}.txt").write_text("\n".join(lines) + "\n")
         for number, line in enumerate(CALLS):
             words = [provider.url if word == "URL" else word for word in shlex.split(line)]
-            done = called(server, words, folder)
+            done = called(words, folder)
             loose = any(part in line for part in LOOSE)
-            shown = {name: _shown(normal(done[name], folder), loose=loose) for name in ("out", "err")}
-            found[f"{number:02d} {line}"] = {"status": done["status"], **shown}
+            shown = {
+                "out": _shown(normal(done.out, folder), loose=loose),
+                "err": _shown(normal(done.err, folder), loose=loose),
+            }
+            found[f"{number:02d} {line}"] = {"status": done.status, **shown}
     return found
 
 
@@ -198,43 +186,3 @@ def _provider() -> StrictProvider:
         return fault(403, "You may not.") if "refuse" in str(said) else "A strict answer."
 
     return StrictProvider(answer, model="strict")
-
-
-def _environment(home: str) -> dict[str, str]:
-    kept = {name: os.environ[name] for name in ("PATH", "COVERAGE_PROCESS_START") if name in os.environ}
-    return kept | HELD | {"HOME": home, "AGENTLOOP_HOME": f"{home}/home", "PYTHONPATH": str(ROOT)}
-
-
-def _forked(words: Sequence[str], folder: str, env: Mapping[str, str]) -> dict[str, Any]:
-    with TemporaryFile() as out, TemporaryFile() as err:
-        child = os.fork()
-        if not child:
-            for number, file in enumerate((os.open(os.devnull, os.O_RDONLY), out.fileno(), err.fileno())):
-                os.dup2(file, number)
-            os.environ.clear()
-            os.environ.update(env)
-            os.chdir(folder)
-            sys.argv = ["agentloop", *words]
-            _run_and_leave()
-        _, ended = os.waitpid(child, 0)
-        texts = [os.pread(file.fileno(), 10_000_000, 0).decode() for file in (out, err)]
-    return {"status": os.waitstatus_to_exitcode(ended), "out": texts[0], "err": texts[1]}
-
-
-def _run_and_leave() -> None:
-    status = 99
-    try:
-        import_module("agentloop.cli.main").main()
-    except SystemExit as ending:
-        status = int(ending.code or 0)
-    except BaseException:  # noqa: BLE001 — a traceback is what the test will show
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
-
-
-if __name__ == "__main__":
-    load_program()
-    serve(lambda asked: _forked(*asked))

@@ -1,7 +1,6 @@
 """What was written is read: the same messages, context and bytes, and runs go on with it."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from agentloop import Agent, Runner
 from agentloop.codec import decode, encode
 from agentloop.testing import ScriptedModel
-from tests.nets.commands import called, caller
+from tests.nets.commands import called
 from tests.nets.frozen import frozen, hold
 from tests.nets.logs import (
     FORMATS,
@@ -23,16 +22,8 @@ from tests.nets.logs import (
     sent_next,
     unpacked,
 )
-from tests.warm_kit import Warm
 
 pytestmark = pytest.mark.whole
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Warm]:
-    """A process that does calls of the command line."""
-    with caller() as found:
-        yield found
 
 
 def test_every_record_is_read_and_written_as_ever() -> None:
@@ -82,27 +73,25 @@ async def test_an_old_checkpoint_is_made_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_an_old_file_is_exported_to_the_same_bytes(form: str, tmp_path: Path, server: Warm) -> None:
+def test_an_old_file_is_exported_to_the_same_bytes(form: str, tmp_path: Path) -> None:
     store = f"sqlite:///{unpacked('store.db', tmp_path)}"
-    done = called(server, ("sessions", "export", "job", "--format", form, "--store", store), str(tmp_path))
-    assert (done["status"], done["err"]) == (0, "")
-    hold((LOGS / FORMATS[form]).read_text("utf-8"), done["out"], f"the export as {form}")
+    done = called(("sessions", "export", "job", "--format", form, "--store", store), str(tmp_path))
+    assert (done.status, done.err) == (0, "")
+    hold((LOGS / FORMATS[form]).read_text("utf-8"), done.out, f"the export as {form}")
 
 
 @pytest.mark.parametrize(("name", "form"), [(FORMATS["events"], "events"), (FORMATS["openai"], "openai")])
-def test_an_old_export_is_taken_in_and_comes_out_the_same(
-    name: str, form: str, tmp_path: Path, server: Warm
-) -> None:
-    taken = called(server, ("sessions", "import", str(LOGS / name)), str(tmp_path))
-    assert taken["status"] == 0, taken["err"]
-    done = called(server, ("sessions", "export", taken["out"].strip(), "--format", form), str(tmp_path))
+def test_an_old_export_is_taken_in_and_comes_out_the_same(name: str, form: str, tmp_path: Path) -> None:
+    taken = called(("sessions", "import", str(LOGS / name)), str(tmp_path))
+    assert taken.status == 0, taken.err
+    done = called(("sessions", "export", taken.out.strip(), "--format", form), str(tmp_path))
     wanted = (LOGS / name).read_text("utf-8")
-    hold(wanted, done["out"][: len(wanted)], f"what {name} comes out as")
+    hold(wanted, done.out[: len(wanted)], f"what {name} comes out as")
 
 
-def test_an_old_transcript_is_taken_in(tmp_path: Path, server: Warm) -> None:
+def test_an_old_transcript_is_taken_in(tmp_path: Path) -> None:
     path = LOGS / "transcript_1.jsonl"
-    taken = called(server, ("sessions", "import", str(path)), str(tmp_path))
-    assert taken["status"] == 0, taken["err"]
-    done = called(server, ("sessions", "export", taken["out"].strip()), str(tmp_path))
-    hold([json.loads(line) for line in path.read_text("utf-8").splitlines()], json.loads(done["out"]), "it")
+    taken = called(("sessions", "import", str(path)), str(tmp_path))
+    assert taken.status == 0, taken.err
+    done = called(("sessions", "export", taken.out.strip()), str(tmp_path))
+    hold([json.loads(line) for line in path.read_text("utf-8").splitlines()], json.loads(done.out), "it")
