@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Generic, Self
 
 import agentloop.compaction as compaction
+from agentloop._plumbing.aio import to_its_end
 from agentloop._plumbing.checks import above_zero, shown, text_or_none, whole
 from agentloop.approvals import Answers, Approver, Pending, checked_answers
 from agentloop.callbacks import Callbacks, checked_callbacks
@@ -230,7 +231,7 @@ class Runner(Generic[Output_co]):
             await task
         finally:
             task.cancel()
-            await asyncio.wait({task})
+            await to_its_end(asyncio.wait({task}))
 
     async def pending(self, session_id: str) -> tuple[Pending, ...]:
         """The calls of the session, and of its sub-agents, that wait for a yes, oldest first.
