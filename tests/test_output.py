@@ -376,7 +376,7 @@ async def test_a_worker_answers_in_json() -> None:
     place = WorkPlace(config=config, limits=Limits(steps=9), sink=told.append)
     order = Order(session_id="s", prompt=Message.user("Which city?"), submitted=0.0)
     text = order.to_text()
-    await Workflow(place=place, record=lambda _, work: work()).run("r", text)  # type: ignore[arg-type, return-value]
+    await Workflow(place_of=lambda _: place, record=lambda _, work: work()).run("r", text)  # type: ignore[arg-type, return-value]
     assert isinstance(told[-1], RunEnded)
     assert json.loads(told[-1].output) == {"name": "Rome", "people": 3}
 

@@ -292,7 +292,7 @@ async def test_a_worker_s_run_recalls() -> None:
     place = WorkPlace(config=config, limits=Limits(steps=9), sink=lambda _: None)
     order = Order(session_id="s", prompt=Message.user("What was the code?"), submitted=0.0)
     text = order.to_text()
-    await Workflow(place=place, record=lambda _, work: work()).run("r", text)  # type: ignore[arg-type, return-value]
+    await Workflow(place_of=lambda _: place, record=lambda _, work: work()).run("r", text)  # type: ignore[arg-type, return-value]
     assert offered(model)[0] == ["compact", *RECALL_TOOLS]
     assert FACT in str(model.requests[-1].messages[-1]["content"])
 

@@ -222,7 +222,10 @@ async def test_a_model_that_knows_no_system_messages_gets_them_in_front(
         return "ok"
 
     system = {"role": "system", "content": "Be brief."}
-    parts = [{"type": "text", "text": "Look"}, {"type": "image_url", "image_url": {"url": "data:,"}}]
+    parts = [
+        {"type": "text", "text": "Look"},
+        {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}},
+    ]
     with StrictProvider(answer) as server:
         model = chat(server, stream=stream)
         await parts_of(model, request_of(system, {"role": "user", "content": "Hello"}))

@@ -247,7 +247,7 @@ async def test_a_worker_runs_it_in_the_session_of_its_order() -> None:
     place = WorkPlace(config=config, limits=Limits(steps=9), sink=told.append)
     order = Order(session_id="s", prompt=Message.user("Ask."), submitted=0.0)
     text = order.to_text()
-    await Workflow(place=place, record=lambda _, work: work()).run("r", text)  # type: ignore[arg-type, return-value]
+    await Workflow(place_of=lambda _: place, record=lambda _, work: work()).run("r", text)  # type: ignore[arg-type, return-value]
     assert isinstance(told[-1], RunEnded)
     assert (told[-1].status, told[-1].output) == ("answered", "done")
     (branch,) = await store.list(branches_of="s")

@@ -28,6 +28,7 @@ from agentloop.cli.options import (
     LOG_VARIABLE,
     MODEL,
     OUTPUT,
+    PROMPT,
     SESSION,
     STORE,
     TTL,
@@ -70,7 +71,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 }
 """Each command's place and its line in the help."""
 OPTION_GROUPS: Mapping[str, Sequence[KnownOption]] = {
-    "Session": (*SESSION, *BUSY, *TTL),
+    "Session": (*PROMPT, *SESSION, *BUSY, *TTL),
     "Model": MODEL,
     "Compaction": COMPACTION,
     "Agent": AGENT,

@@ -24,7 +24,7 @@ from agentloop.cli.options import KNOWN, KnownOption
 from agentloop.errors import UsageError
 from agentloop.redaction import Secrets, known_in_address, secrets_in, secrets_in_header
 
-OF_ONE_CALL = ("latest", "resume", "session", "no_session", "as_json")
+OF_ONE_CALL = ("attach", "latest", "resume", "session", "no_session", "as_json")
 """The options of one call alone, which have no key."""
 KEYS: Mapping[str, KnownOption] = {
     each.name.replace("_", "-"): each for each in KNOWN if each.name not in OF_ONE_CALL
