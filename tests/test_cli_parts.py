@@ -386,10 +386,10 @@ def test_sets_of_tools_are_offered_to_who_asks_for_them(skills: Path) -> None:
     [
         ({"skills": "nowhere"}, "--skills: folder 'nowhere' is not there: name a folder with skills"),
         ({"skills": "."}, "--skills: there is no skill in '.': one is a folder with a SKILL.md"),
-        ({"background": True}, "--background runs commands: give --allow shell or --ask shell too"),
+        ({"background": True}, "--background runs commands: give --allow or --ask shell too"),
         (
             {"background": True, "allow": ("write",)},
-            "--background runs commands: give --allow shell or --ask shell too",
+            "--background runs commands: give --allow or --ask shell too",
         ),
     ],
 )

@@ -564,7 +564,7 @@ def test_work_in_the_background_is_stopped_at_the_end_of_a_run_and_that_is_said(
     done = agentloop("-p", asked, *more, cwd=tmp_path)
     assert (done.status, done.complaint()) == (
         2,
-        "agentloop: --background runs commands: give --allow shell too",
+        "agentloop: --background runs commands: give --allow or --ask shell too",
     )
 
 

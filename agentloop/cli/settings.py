@@ -396,7 +396,7 @@ def _background(choices: Choices, rules: Rules) -> bool:
     """Whether commands may run in the background: what may run a command at all may do so."""
     asked = "background" in choices
     if asked and not rules.offer("shell"):
-        raise UsageError("--background runs commands: give --allow shell or --ask shell too")
+        raise UsageError("--background runs commands: give --allow or --ask shell too")
     return asked
 
 
