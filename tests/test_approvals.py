@@ -17,6 +17,7 @@ from agentloop import (
     Pending,
     Reject,
     Respond,
+    Rules,
     RunContext,
     Runner,
     StoreError,
@@ -250,6 +251,15 @@ async def test_a_callback_cannot_change_what_was_said_yes_to() -> None:
     await runner.run("go", session_id="s")
     assert disc.gone == []
     assert "needs a person's yes for these arguments" in (await results_in(runner))[0]
+
+
+async def test_a_rule_that_denies_beats_a_yes() -> None:
+    store, disc = InMemoryStore(), Disc()
+    await runner_on(store, disc, calls(delete={"path": "a"})).run("go", session_id="s")
+    runner = runner_on(store, disc, "done", rules=Rules(deny=["delete"]))
+    [waits] = await runner.pending("s")
+    await runner.resume("s", answers={waits.call_id: Approve()})
+    assert (disc.gone, await results_in(runner)) == ([], ["not run: it was denied: a rule denies it"])
 
 
 async def test_another_tool_cannot_call_what_needs_a_yes() -> None:

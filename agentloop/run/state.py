@@ -309,7 +309,9 @@ class Run:
         allowed = await callbacks.before_tool(call)
         if isinstance(allowed, Deny):
             return ToolAnswer(allowed.reason, "error")
-        needs = not (cleared and allowed == call) and await self.registry.needs_approval(allowed, context)
+        is_cleared = cleared and allowed == call
+        registry = self.registry
+        needs = registry.denied(allowed) if is_cleared else await registry.needs_approval(allowed, context)
         if isinstance(needs, Reject):
             return ToolAnswer(DENIED.format(reason=needs.reason), "error")
         if needs:

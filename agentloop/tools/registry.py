@@ -4,6 +4,7 @@
 model; `ToolRegistry` answers the model's calls. A tool's failure is an answer, never an exception.
 """
 
+import contextlib
 import difflib
 import functools
 import warnings
@@ -43,6 +44,7 @@ Needs: TypeAlias = bool | Callable[[RunContext[Any], Json], bool | Reject | Awai
 
 _NAME = pattern(r"[a-zA-Z0-9_-]{1,64}")
 _MARK = "__agentloop_tool__"
+_DENIED = "a rule denies it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,12 +315,19 @@ class ToolRegistry(Mapping[str, Tool]):
             return False
         match self.rules.verdict(call.name, arguments):
             case "deny":
-                return Reject("a rule denies it")
+                return Reject(_DENIED)
             case "ask":
                 return True
             case "allow":
                 return False
         return await self._tools[call.name].asks(context, arguments)
+
+    def denied(self, call: ToolCall) -> Reject | bool:
+        """Why a rule denies the call, though somebody said yes to it; False where none does."""
+        with contextlib.suppress(ArgumentsError):
+            if self.rules.verdict(call.name, object_of(call.arguments)) == "deny":
+                return Reject(_DENIED)
+        return False
 
     def may_need_approval(self, name: str) -> bool:
         """Whether any call of that tool may need a yes, or not be run at all."""
