@@ -32,7 +32,7 @@ from agentloop.context import (
     next_step,
 )
 from agentloop.errors import UsageError
-from agentloop.messages import Message, ToolCall
+from agentloop.messages import Message, ToolCall, text_of
 
 __all__ = [
     "Budget",
@@ -719,6 +719,6 @@ def _texts(entries: Iterable[Entry]) -> Iterator[str]:
 
 
 def _texts_of(message: Message) -> Iterator[str]:
-    yield message.text
+    yield text_of(message.content)
     for call in message.tool_calls:
         yield from (call.name, call.arguments)

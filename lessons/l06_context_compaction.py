@@ -20,8 +20,8 @@ How it works
        with a note of how to get the rest. No model is asked. It is done in batches: each change of an old
        message makes a provider's prompt cache worthless from there.
     2. When the next request would cross the threshold, the full history is saved to a transcript. Then a
-       model writes a summary of the older part. (Where it is enough to shorten more old results, that is all
-       that is done: 26 messages stay 26.) It stands in its place as a user message, which begins with
+       model writes a summary of the older part. Where it is enough to shorten more old results, no more is
+       done: 26 messages stay 26. The summary stands in their place as a user message, which begins with
        `[Conversation compressed. Transcript: <file name>]`. What is recent stays as it is. A call and its
        results are never parted, and the newest request is never hidden.
     3. The model is offered the tool `compact(focus=…)`, since it knows best when a part of the work is

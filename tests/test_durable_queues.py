@@ -135,7 +135,7 @@ async def test_one_process_has_one_worker(url: str, queue: RunQueue) -> None:
         (lambda: Worker(Agent(ScriptedModel([])), "postgresql://h/d", concurrency=0), "concurrency"),
         (lambda: Worker(Agent(ScriptedModel([])), "postgresql://h/d", look_seconds=0), "look_seconds"),
         (lambda: Worker(Agent(ScriptedModel([])), "postgresql://h/d", queues=[]), "queues is empty"),
-        (lambda: Worker(Agent(ScriptedModel([])), "postgresql://h/d", queues=None), "queues must be a list"),  # type: ignore[arg-type]
+        (lambda: Worker(Agent(ScriptedModel([])), "postgresql://h/d", queues=5), "queues must be a list"),  # type: ignore[arg-type]
         (lambda: Worker(Agent(ScriptedModel([])), "postgresql://h/d", callbacks=[5]), "callbacks must be"),  # type: ignore[list-item]
         (lambda: Worker("agent", "postgresql://h/d"), "agent must be an Agent"),  # type: ignore[arg-type]
         (lambda: QueueLimits(name="a b"), "bad queue"),

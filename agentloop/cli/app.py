@@ -42,7 +42,7 @@ from agentloop.stream import RunStatus
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "approvals": (
         "agentloop.cli.approvals:approvals",
-        "List the calls that wait for a person's yes, also those of durable runs.",
+        "List the calls that wait for a person's yes.",
     ),
     "approve": (
         "agentloop.cli.approvals:approve",

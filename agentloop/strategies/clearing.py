@@ -87,7 +87,7 @@ class Clearing:
         self._counter = counter
         self._epoch = -1
         self._compactions: Sequence[object] = ()
-        self._seen = 0
+        self._seen = self._length = 0
         self._uncounted: list[Entry] = []
         self._asked: Entry | None = None
         self._most = 0
@@ -111,7 +111,7 @@ class Clearing:
     def _follow(self, context: Context) -> None:
         """Forget what is shown shortened by now; begin anew where entries have changed places."""
         if context.compactions != self._compactions:
-            self._seen, self._uncounted, self._asked, self._found = 0, [], None, []
+            self._seen, self._length, self._uncounted, self._asked, self._found = 0, 0, [], None, []
         new = takewhile(lambda pair: pair[0] > self._epoch, reversed(context.clearings))
         cleared = {item.seq for _, event in new for item in event.items}
         self._epoch, self._compactions = context.rewritten_at, context.compactions
@@ -122,16 +122,17 @@ class Clearing:
 
     def _look(self, context: Context) -> None:
         horizon = min(len(context.visible) - self.policy.keep_messages, first_unread(context))
-        task, newest = context.task, context.newest_user if self._asked or self._seen < horizon else None
-        if self._asked and newest and self._asked.seq != newest.seq:
+        new, self._length = context.visible[self._length :], len(context.visible)
+        if self._asked and any(entry.is_user for entry in new):
             self._take(self._asked)
             self._asked = None
         while self._seen < horizon:
             entry = context.visible[self._seen]
             if not entry.cleared and _may_shorten(entry, self.policy):
+                newest, task = (context.newest_user, context.task) if entry.is_user else (None, None)
                 if newest and entry.seq == newest.seq:
                     self._asked = entry  # as long as it is what the model works on
-                elif not (task and entry.is_user and entry.seq == task.seq):
+                elif not (task and entry.seq == task.seq):
                     self._take(entry)
             self._seen += 1
 
