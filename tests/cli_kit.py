@@ -5,7 +5,6 @@ They are forks of a process that has the program loaded and warm, which saves mo
 """
 
 import asyncio
-import atexit
 import gc
 import json
 import os
@@ -21,7 +20,6 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
@@ -32,12 +30,10 @@ from agentloop.cli.main import main
 from agentloop.context import counter_for
 from agentloop.stores.words import words_of
 from agentloop.workspace import workspace_tools
-from tests.forks import Forked, serve_forks
-from tests.warm_kit import Warm
+from tests.forks import Forked, environment
+from tests.warm_kit import ROOT
 
-ROOT = Path(__file__).parent.parent
 LONGEST_SECONDS = 120.0
-KEPT = ("PATH", "LANG", "COVERAGE_PROCESS_START", "SSL_CERT_FILE")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,13 +57,6 @@ class Finished:
         assert len(told) == 1, self.err
         assert "Traceback" not in self.err
         return told[0]
-
-
-def environment(home: Path, **more: str) -> dict[str, str]:
-    """A clean environment: no keys, a home of its own, the checkout to import from."""
-    kept = {name: os.environ[name] for name in KEPT if name in os.environ}
-    own = {"HOME": str(home), "AGENTLOOP_HOME": str(home / "agentloop"), "PYTHONPATH": str(ROOT)}
-    return kept | own | {"COLUMNS": "200", "PROMPT_TOOLKIT_NO_CPR": "1", "TERM": "xterm"} | more
 
 
 def command(*arguments: str) -> list[str]:
@@ -94,8 +83,8 @@ def started(
     own = environment(cwd, **(env or {}))
     with (
         subprocess.Popen(command(*arguments), cwd=cwd, env=own, text=True, **streams)
-        if fresh or "preexec_fn" in streams or "PYTHONPATH" in (env or {})
-        else Forked(_fork_server(), arguments, cwd=cwd, env=own, **streams)
+        if fresh or "preexec_fn" in streams or own["PYTHONPATH"] != str(ROOT)
+        else Forked(arguments, cwd=cwd, env=own, **streams)
     ) as process:
         try:
             yield process
@@ -111,13 +100,6 @@ def program(code: str, *arguments: object, cwd: Path, **pipes: Any) -> Iterator[
         path.write_text(code, encoding="utf-8")
         with started(str(path), *map(str, arguments), cwd=cwd, **pipes) as process:
             yield process
-
-
-@cache
-def _fork_server() -> Warm:
-    server = Warm("tests.cli_kit", environment=environment(ROOT, PYTHONHASHSEED="0"))
-    atexit.register(server.end)
-    return server
 
 
 def line_of(stream: IO[str]) -> str:
@@ -182,7 +164,7 @@ def terminal(*arguments: str, cwd: Path, env: Mapping[str, str] | None = None) -
     master, slave = pty.openpty()
     own = environment(cwd, **(env or {}))
     streams = {"stdin": slave, "stdout": slave, "stderr": slave}
-    with Forked(_fork_server(), arguments, cwd=cwd, env=own, terminal=True, **streams) as process:
+    with Forked(arguments, cwd=cwd, env=own, terminal=True, **streams) as process:
         os.close(slave)
         try:
             yield Terminal(master, process)
@@ -202,7 +184,7 @@ def run_script(
             [sys.executable, "-W", "error", path, *arguments], cwd=cwd, env=own, text=True, **pipes
         )
         if fresh
-        else Forked(_fork_server(), [str(path), *arguments], cwd=cwd, env=own, **pipes)
+        else Forked([str(path), *arguments], cwd=cwd, env=own, **pipes)
     ) as process:
         try:
             out, err = process.communicate(timeout=LONGEST_SECONDS)
@@ -211,7 +193,8 @@ def run_script(
     return Finished(status=process.returncode, out=out, err=err)
 
 
-def _program_or_script(arguments: Sequence[str]) -> None:
+def run_program(arguments: Sequence[str]) -> None:
+    """What a fork does: the command line, or the script that is named first."""
     path, *rest = arguments or [""]
     if not path.endswith(".py"):
         main(arguments)
@@ -250,8 +233,3 @@ async def _run_once() -> None:
             agent, store=f"sqlite:///{folder}/s.db", transcripts=folder, redact=Secrets()
         ) as runner:
             await runner.run("Say something.", session_id="s")
-
-
-if __name__ == "__main__":
-    load_program()
-    serve_forks(_program_or_script)

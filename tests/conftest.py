@@ -9,6 +9,7 @@ import os
 import random
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -16,6 +17,8 @@ from zlib import crc32
 import pytest
 import structlog
 from hypothesis import HealthCheck, Phase, is_hypothesis_test, seed, settings
+
+from tests.forks import fork_server
 
 if TYPE_CHECKING:
     from tests.postgres_kit import Server
@@ -53,6 +56,14 @@ os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "certificate.pem")
 
 # Ten thousand tests are collected and stay: no search for garbage goes through them.
 gc.disable()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let all processes of the tests have forks of one, which loads the program once."""
+    if not hasattr(config, "workerinput"):
+        until_the_end = ExitStack()
+        until_the_end.enter_context(fork_server())
+        config.add_cleanup(until_the_end.close)
 
 
 def pytest_collection_finish() -> None:

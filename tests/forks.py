@@ -1,10 +1,12 @@
 """Programs as forks of a warm process, each with pipes or a terminal, signals and an end of its own.
 
-A test asks the warm process for a fork and hands it three descriptors through a socket. In between stands one
-that waits for the program's end and says how it ended, since only a parent is told.
+One warm process forks for all processes of the tests. A test connects to its socket, hands it three
+descriptors and says what to run. In between stands one that waits for the program and says how it ended,
+since only a parent is told.
 """
 
 import fcntl
+import json
 import os
 import select
 import signal
@@ -14,16 +16,48 @@ import sys
 import termios
 import threading
 import traceback
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
 
-from tests.warm_kit import Warm, serve
+from tests.warm_kit import LONGEST_ANSWER_SECONDS, ROOT, Warm
 
+ADDRESS = "FORK_SERVER"
+"""The variable that names the socket, to this process and to those that it starts."""
+
+PROGRAM = "tests.cli_kit"
+"""The module that is loaded at the first call; its `run_program` is what forks run."""
+
+KEPT = ("PATH", "LANG", "COVERAGE_PROCESS_START", "SSL_CERT_FILE")
 _NO_STATUS = 99
 MOST_DESCRIPTORS = 1_024
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    """A clean environment: no keys, a home of its own, the checkout to import from."""
+    kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+    own = {"HOME": str(home), "AGENTLOOP_HOME": str(home / "agentloop"), "PYTHONPATH": str(ROOT)}
+    return kept | own | {"COLUMNS": "200", "PROMPT_TOOLKIT_NO_CPR": "1", "TERM": "xterm"} | more
+
+
+@contextmanager
+def fork_server() -> Iterator[None]:
+    """Within the block this process and those that it starts can have forks."""
+    with TemporaryDirectory(prefix="forks-") as folder, socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"{folder}/socket")
+        listener.listen()
+        own = environment(ROOT, PYTHONHASHSEED="0")
+        server = Warm("tests.forks", str(listener.fileno()), environment=own, keep=[listener.fileno()])
+        os.environ[ADDRESS] = listener.getsockname()
+        listener.close()  # who asks for a fork when the server has died is refused, and does not wait
+        try:
+            yield
+        finally:
+            del os.environ[ADDRESS]
+            server.end()
 
 
 class Forked:
@@ -31,7 +65,6 @@ class Forked:
 
     def __init__(
         self,
-        server: Warm,
         arguments: Sequence[str],
         *,
         cwd: Path,
@@ -51,11 +84,15 @@ class Forked:
                 given = os.open(os.devnull, os.O_RDWR)
                 made.append(given)
             theirs.append(given if isinstance(given, int) else given.fileno())
-        self._connection = _connected(server, [*arguments], str(cwd), env, terminal)
+        self._connection = socket.socket(socket.AF_UNIX)
+        self._connection.connect(os.environ[ADDRESS])
         socket.send_fds(self._connection, [b"."], theirs)
+        asked = json.dumps([[*arguments], str(cwd), {**env}, terminal])
+        self._connection.sendall(f"{asked}\n".encode())
         for descriptor in made:
             os.close(descriptor)
         self._said = self._connection.makefile()
+        assert _readable(self._connection, LONGEST_ANSWER_SECONDS), "the process that forks hangs"
         self.pid = int(self._said.readline())
         self.returncode: int | None = None
         self._acts: list[threading.Thread] = []
@@ -135,43 +172,33 @@ def _readable(connection: socket.socket, timeout: float | None) -> bool:
     return bool(ready)
 
 
-def _connected(
-    server: Warm, arguments: Sequence[str], cwd: str, env: Mapping[str, str], terminal: bool
-) -> socket.socket:
-    with TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(f"{folder}/fork")
-        listener.listen()
-        server.ask([listener.getsockname(), arguments, cwd, env, terminal])
-        return listener.accept()[0]
-
-
-def serve_forks(run: Callable[[Sequence[str]], object]) -> None:
-    """Fork what is asked for, in a warm process; `run` is the program, and may end by SystemExit."""
-
-    def fork(asked: Any) -> None:
+def serve_forks(listener: socket.socket) -> None:
+    """Fork for whoever connects, until standard input ends; the program is loaded for the first of them."""
+    program: Any = None
+    while sys.stdin not in select.select([listener, sys.stdin], [], [])[0]:
+        if program is None:
+            program = import_module(PROGRAM)
+            program.load_program()
         with suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
-        address, arguments, cwd, env, terminal = asked
-        connection = socket.socket(socket.AF_UNIX)
-        connection.connect(address)
+        connection, _ = listener.accept()
         with connection:
             if not os.fork():
-                _fork_and_wait(connection, lambda: _become(run, arguments, cwd, env, terminal))
-
-    serve(fork)
+                _fork_and_wait(connection, program.run_program)
 
 
-def _fork_and_wait(connection: socket.socket, become: Callable[[], object]) -> None:
+def _fork_and_wait(connection: socket.socket, run: Callable[[Sequence[str]], object]) -> None:
     """Between the two: hand the descriptors on, and say the program's process and its end."""
     try:
         _, descriptors, _, _ = socket.recv_fds(connection, 1, 3)
+        asked = json.loads(connection.makefile().readline())
         child = os.fork()
         if not child:
             for number, descriptor in enumerate(descriptors):
                 os.dup2(descriptor, number)
             os.closerange(3, MOST_DESCRIPTORS)
-            become()
+            _become(run, *asked)
         os.closerange(0, connection.fileno())
         os.closerange(connection.fileno() + 1, MOST_DESCRIPTORS)
         connection.sendall(f"{child}\n".encode())
@@ -214,3 +241,7 @@ def _become(
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(status)
+
+
+if __name__ == "__main__":
+    serve_forks(socket.socket(fileno=int(sys.argv[1])))

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from agentloop.cli.app import program
 from agentloop.cli.config import with_setting
 from agentloop.cli.config_files import FREE, KEYS, OF_ONE_CALL
-from tests.cli_kit import Finished, agentloop, command, environment
+from tests.cli_kit import Finished, agentloop, environment
 from tests.strict_provider import StrictProvider
 from tests.strict_replies import Reply, calling
 
@@ -210,11 +209,8 @@ def test_a_shell_is_told_what_may_come_next(tmp_path: Path) -> None:
     for shell in ("bash", "zsh", "fish"):
         assert "_AGENTLOOP_COMPLETE" in agentloop("completion", shell, cwd=tmp_path).out
     assert agentloop("completion", "tcsh", cwd=tmp_path).status == 2
-    env = environment(
-        tmp_path, _AGENTLOOP_COMPLETE="bash_complete", COMP_WORDS="agentloop comp", COMP_CWORD="1"
-    )
-    done = subprocess.run(command(), env=env, cwd=tmp_path, capture_output=True, text=True)
-    assert done.stdout == "plain,compact\nplain,completion\n"
+    asked = {"_AGENTLOOP_COMPLETE": "bash_complete", "COMP_WORDS": "agentloop comp", "COMP_CWORD": "1"}
+    assert agentloop(cwd=tmp_path, env=asked).out == "plain,compact\nplain,completion\n"
 
 
 def test_help_names_the_variables_in_groups(tmp_path: Path) -> None:

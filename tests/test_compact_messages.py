@@ -93,7 +93,7 @@ async def test_the_same_awaited_with_a_model(strategy: Strategy) -> None:
 
 
 @pytest.mark.parametrize("strategy", EVERY, ids=NAMES)
-@pytest.mark.many(40)
+@pytest.mark.many(40, 3)
 @given(history=st.one_of(histories, orderly()))
 def test_l2_whatever_the_list_holds_what_comes_out_is_valid_and_fits(
     strategy: Strategy, history: list[Message]

@@ -302,6 +302,7 @@ def test_the_commands_of_the_readme_are_one_line_each(heading: str) -> None:
     assert "$(" not in command
 
 
+@pytest.mark.deep
 def test_the_main_job_says_at_its_end_what_was_compacted_and_kept(folder: Path) -> None:
     block = one(SHELL, command_under("Run it"))
     (arguments,) = filter(None, map(of_ours, commands(block)))

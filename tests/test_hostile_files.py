@@ -57,7 +57,9 @@ def entry(kind: str) -> Sequence[str]:
     return (sys.executable, "-m", "agentloop") if kind == "module" else (sys.executable, "-P", "-c", script)
 
 
-@pytest.mark.parametrize(("kind", "path"), [("module", ROOT), ("script", f":{ROOT}:")])
+@pytest.mark.parametrize(
+    ("kind", "path"), [("module", ROOT), pytest.param("script", f":{ROOT}:", marks=pytest.mark.deep)]
+)
 def test_nothing_in_the_folder_of_the_call_is_imported(tmp_path: Path, kind: str, path: object) -> None:
     for name in OURS:
         (tmp_path / f"{name}.py").write_text(f"open({name!r} + ' was run', 'w').close()\n")

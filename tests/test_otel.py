@@ -279,7 +279,7 @@ async def test_a_compaction_has_a_span_and_its_summary_stands_below() -> None:
     assert "invoke_agent > agentloop.compaction" in watched.tree()
 
 
-@pytest.mark.parametrize("is_carried", [True, False])
+@pytest.mark.parametrize("is_carried", [True, pytest.param(False, marks=pytest.mark.deep)])
 async def test_the_workers_of_a_durable_run_tell_one_trace(
     url: str, queue: RunQueue, is_carried: bool
 ) -> None:

@@ -116,7 +116,6 @@ async def test_it_is_run_and_not_shown(form: str, stream: bool) -> None:
 
 
 @pytest.mark.parametrize("form", [*FORMS.values(), *TORN, *TEXTS, UNKNOWN])
-@pytest.mark.whole
 def test_wherever_it_is_cut_it_is_read_alike(form: str) -> None:
     for text in (form, f"Well.\n\n{form}\nSo."):
         whole = read([text])

@@ -45,7 +45,7 @@ BASE64 = base64.b64encode(random.Random(7).randbytes(30_000)).decode()
 count = counter_for("gpt-5-mini")
 
 
-@pytest.fixture(scope="module", params=["o200k_base", "cl100k_base"])
+@pytest.fixture(scope="module", params=["o200k_base", pytest.param("cl100k_base", marks=pytest.mark.deep)])
 def published(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tiktoken.Encoding:
     """The encoding as tiktoken itself builds it, which checks the vocabulary against OpenAI's checksum."""
     name = request.param

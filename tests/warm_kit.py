@@ -9,7 +9,7 @@ import os
 import select
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,16 +29,26 @@ def serve(answer: Callable[[Any], Any]) -> None:
 
 
 class Warm:
-    """A warm process, from outside: `module` is run as a program, in `environment` or else in this one."""
+    """A warm process, from outside: `module` is run as a program, in `environment` or else in this one.
 
-    def __init__(self, module: str, *, environment: Mapping[str, str] | None = None) -> None:
+    It also gets the descriptors `keep`.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        *arguments: str,
+        environment: Mapping[str, str] | None = None,
+        keep: Sequence[int] = (),
+    ) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module],
+            [sys.executable, "-m", module, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             cwd=ROOT,
             env=environment,
+            pass_fds=keep,
         )
 
     def ask(self, asked: Any) -> Any:

@@ -6,6 +6,7 @@ The logs are what was once written, so they stay: only what is read of them is w
 import sys
 from collections.abc import Callable, Mapping
 
+from tests.forks import fork_server
 from tests.nets import commands, frozen, logs, requests, surface
 
 PARTS: Mapping[str, Callable[[], None]] = {
@@ -18,8 +19,9 @@ PARTS: Mapping[str, Callable[[], None]] = {
 
 def main() -> None:
     """Write what is asked for."""
-    for part in sys.argv[1:] or PARTS:
-        PARTS[part]()
+    with fork_server():
+        for part in sys.argv[1:] or PARTS:
+            PARTS[part]()
 
 
 if __name__ == "__main__":
