@@ -4,6 +4,7 @@ The environment variable `AGENTLOOP_DEEP` asks for all examples, drawn from its 
 and one text always the same. Without it a test draws a twelfth of its examples, the same ones each time.
 """
 
+import asyncio
 import gc
 import os
 import random
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 from zlib import crc32
 
 import pytest
@@ -93,13 +95,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             marker = item.get_closest_marker("many")
             settle(test, *(marker.args if marker else [EXAMPLES]))
     if DRAWN_FROM:
-        items.sort(key=examples_of, reverse=True)
+        items.sort(key=turn_of, reverse=True)
 
 
-def examples_of(item: pytest.Item) -> int:
-    """So many it draws: who draws most begins first, and no process waits for it in the end."""
+def turn_of(item: pytest.Item) -> tuple[bool, int]:
+    """Who waits for a PostgreSQL server begins first, in one process: one server is enough, and others work.
+
+    Then comes who draws most examples, so that no process waits for it in the end.
+    """
     marker = item.get_closest_marker("many")
-    return int(marker.args[0]) if marker else 0
+    waits = "postgres" in getattr(item, "fixturenames", ())
+    return waits, int(marker.args[0]) if marker else 0
 
 
 def thin(items: Sequence[pytest.Item]) -> None:
@@ -176,4 +182,29 @@ def postgres() -> Iterator["Server"]:
 def database(postgres: "Server") -> Iterator[str]:
     """The URL of a new PostgreSQL database of the test's own."""
     with postgres.database() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def with_tables(postgres: "Server") -> Iterator[str]:
+    """The name of a database with the tables of sessions and of durable runs: a copy is made much faster."""
+    from agentloop.durable import RunQueue
+    from agentloop.stores import open_store
+
+    async def make(url: str) -> None:
+        async with RunQueue(url) as queue:
+            await queue.runs()
+        store = open_store(url)
+        await store.list()
+        await store.close()
+
+    with postgres.database() as url:
+        asyncio.run(make(url))
+        yield urlsplit(url).path[1:]
+
+
+@pytest.fixture
+def database_with_tables(postgres: "Server", with_tables: str) -> Iterator[str]:
+    """The URL of a database of the test's own that has the tables of durable runs."""
+    with postgres.database(like=with_tables) as url:
         yield url

@@ -20,9 +20,9 @@ from tests.postgres_kit import Server
 
 
 @pytest.fixture(scope="module")
-def url(postgres: Server) -> Iterator[str]:
-    """One database for all tests here: making DBOS's tables takes longer than a test."""
-    with postgres.database() as url:
+def url(postgres: Server, with_tables: str) -> Iterator[str]:
+    """One database for all tests here."""
+    with postgres.database(like=with_tables) as url:
         yield url
 
 

@@ -18,7 +18,7 @@ import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, LiteralString
 from urllib.parse import quote
 
 import psutil  # type: ignore[import-untyped]
@@ -77,10 +77,10 @@ class Server:
         return f"postgresql://{user}@/{database}?host={quote(str(self.socket.parent))}"
 
     @contextmanager
-    def database(self) -> Iterator[str]:
-        """The URL of a new database, dropped behind the block."""
+    def database(self, like: str = "template1") -> Iterator[str]:
+        """The URL of a new database, a copy of the one of that name, dropped behind the block."""
         name = f"t{uuid.uuid4().hex}"
-        self._run("CREATE DATABASE {}", name)
+        self._run("CREATE DATABASE {} TEMPLATE {}", name, like)
         try:
             yield self.url_of(name)
         finally:
@@ -139,9 +139,9 @@ class Server:
             timeout=_WAIT_SECONDS,
         )
 
-    def _run(self, statement: str, name: str) -> None:
+    def _run(self, statement: LiteralString, *names: str) -> None:
         with psycopg.connect(self.url, autocommit=True) as connection:
-            connection.execute(sql.SQL(statement).format(sql.Identifier(name)))
+            connection.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
 
 
 @asynccontextmanager

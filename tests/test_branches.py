@@ -105,7 +105,7 @@ def silenced(events: list[Event]) -> list[Event]:
 
 
 @pytest.mark.deep
-@pytest.mark.many(40)
+@pytest.mark.many(25)
 @given(merged(st.one_of(histories, orderly())))
 def test_the_context_is_as_if_other_branches_had_said_nothing(events: list[Event]) -> None:
     """What triggers, strategies, guard and requests see is this value alone."""
@@ -140,7 +140,7 @@ TRIGGERS: list[Trigger] = [
 
 @pytest.mark.deep
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda each: type(each).__name__)
-@pytest.mark.many(12)
+@pytest.mark.many(6)
 @given(events=merged(orderly()))
 def test_no_strategy_takes_in_what_a_branch_said(strategy: Strategy, events: list[Event]) -> None:
     context, silent = (Context.of(records_of(log)) for log in (events, silenced(events)))
@@ -156,7 +156,7 @@ def test_no_strategy_takes_in_what_a_branch_said(strategy: Strategy, events: lis
 
 @pytest.mark.deep
 @pytest.mark.parametrize("trigger", TRIGGERS, ids=lambda each: type(each).__name__)
-@pytest.mark.many(12)
+@pytest.mark.many(6)
 @given(events=merged(orderly()))
 def test_no_trigger_fires_for_what_a_branch_said(trigger: Trigger, events: list[Event]) -> None:
     fired = trigger(Context.of(records_of(events)), BUDGET)
@@ -168,7 +168,7 @@ def is_aside(event: Event) -> bool:
     return isinstance(event, MessageRecord) and event.branch is not None
 
 
-@pytest.mark.many(30)
+@pytest.mark.many(20)
 @given(merged(orderly()))
 def test_branches_come_back_from_an_export_of_events(events: list[Event]) -> None:
     text = "\n".join(to_events(records_of(events)))
@@ -176,7 +176,7 @@ def test_branches_come_back_from_an_export_of_events(events: list[Event]) -> Non
     assert [encode(event) for event in back] == [encode(event) for event in events]
 
 
-@pytest.mark.many(40)
+@pytest.mark.many(25)
 @given(merged(st.one_of(histories, orderly())))
 def test_the_filter_finds_each_branch_and_the_main_line(events: list[Event]) -> None:
     records = records_of(events)

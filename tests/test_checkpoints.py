@@ -145,7 +145,7 @@ def restores_behind(events: Sequence[Event], kept: int) -> bool:
     return any(isinstance(event, Restored) for event in events[kept:])
 
 
-@pytest.mark.many(30)
+@pytest.mark.many(20)
 @given(logs(), st.data(), tails)
 async def test_l13_the_context_from_a_checkpoint_and_the_rest_equals_the_one_from_scratch(
     events: list[Event], data: st.DataObject, tail: int
@@ -159,7 +159,7 @@ async def test_l13_the_context_from_a_checkpoint_and_the_rest_equals_the_one_fro
     assert everything((await session.whole()).context) == everything(scratch)
 
 
-@pytest.mark.many(30)
+@pytest.mark.many(20)
 @given(logs(), st.lists(st.integers(1, 40), max_size=4), tails)
 def test_l13_a_context_may_be_written_down_and_read_back_again_and_again(
     events: list[Event], steps: list[int], tail: int
@@ -192,7 +192,7 @@ def test_a_checkpoint_of_a_part_to_which_nothing_was_said_is_that_of_the_whole_l
     assert checkpoint_of(part.add(*records[60:]), "id") == checkpoint_of(whole, "id")
 
 
-@pytest.mark.many(30)
+@pytest.mark.many(20)
 @given(logs(), st.data())
 async def test_l12_the_same_requests_are_sent_after_a_checkpoint(
     events: list[Event], data: st.DataObject

@@ -93,7 +93,7 @@ async def test_the_same_awaited_with_a_model(strategy: Strategy) -> None:
 
 
 @pytest.mark.parametrize("strategy", EVERY, ids=NAMES)
-@pytest.mark.many(40, 3)
+@pytest.mark.many(20, 3)
 @given(history=st.one_of(histories, orderly()))
 def test_l2_whatever_the_list_holds_what_comes_out_is_valid_and_fits(
     strategy: Strategy, history: list[Message]
@@ -331,7 +331,7 @@ def test_where_nothing_is_done_a_record_comes_out_as_it_went_in() -> None:
 
 
 @pytest.mark.deep
-@pytest.mark.many(30)
+@pytest.mark.many(15)
 @given(history=st.lists(orderly(most_turns=4), min_size=3, max_size=5))
 def test_repeated_use_stays_valid_fits_and_never_nests(history: list[list[Message]]) -> None:
     kept: list[Any] = []

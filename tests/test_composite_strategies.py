@@ -101,7 +101,7 @@ def check(context: Context, cut: Cut, budget: Budget) -> None:
     assert read <= {entry.seq for entry in context.visible}
 
 
-@pytest.mark.many(80)
+@pytest.mark.many(50)
 @given(contexts(st.one_of(histories, orderly(most_turns=4))))
 def test_no_cut_splits_an_exchange_or_hides_what_must_stay(context: Context) -> None:
     for strategy in STRATEGIES:
@@ -111,7 +111,7 @@ def test_no_cut_splits_an_exchange_or_hides_what_must_stay(context: Context) -> 
             assert strategy(context, BUDGET) == cut
 
 
-@pytest.mark.many(80)
+@pytest.mark.many(50)
 @given(contexts(orderly(most_turns=4)))
 def test_done_again_at_once_there_is_nothing_left_to_do(context: Context) -> None:
     for strategy in REPEATABLE:
@@ -120,7 +120,7 @@ def test_done_again_at_once_there_is_nothing_left_to_do(context: Context) -> Non
             assert strategy(carried_out(context, cut), BUDGET) is None, strategy
 
 
-@pytest.mark.many(80)
+@pytest.mark.many(50)
 @given(contexts(orderly(most_turns=4)))
 def test_a_chain_carried_out_step_by_step_leaves_blocks_of_runs(context: Context) -> None:
     chain = Blocks(1, 2, tool_output_max_lines=1)

@@ -74,7 +74,7 @@ def overlays(context: Context) -> st.SearchStrategy[Event]:
     return st.sampled_from(choices)
 
 
-@pytest.mark.many(40)
+@pytest.mark.many(20)
 @given(logs())
 def test_l13_the_context_built_event_by_event_equals_the_one_built_from_scratch(events: list[Event]) -> None:
     records = records_of(events)

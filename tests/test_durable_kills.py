@@ -24,7 +24,7 @@ from tests.warm_kit import Warm
 
 pytestmark = pytest.mark.deep
 
-RUNS, WORKERS, KILLS = 24, 3, 10
+RUNS, WORKERS, KILLS = 16, 3, 6
 
 
 @pytest.fixture(scope="module")
@@ -35,24 +35,24 @@ def warm() -> Iterator[Warm]:
 
 
 @pytest.fixture
-def fleet(warm: Warm, database: str, tmp_path: Path) -> Iterator[Fleet]:
+def fleet(warm: Warm, database_with_tables: str, tmp_path: Path) -> Iterator[Fleet]:
     """Workers on a database of the test's own."""
-    fleet = Fleet(warm, database, tmp_path / "marks")
+    fleet = Fleet(warm, database_with_tables, tmp_path / "marks")
     yield fleet
     fleet.end()
 
 
 @pytest.fixture
-async def queue(database: str) -> AsyncIterator[RunQueue]:
+async def queue(database_with_tables: str) -> AsyncIterator[RunQueue]:
     """The queue from outside."""
-    async with RunQueue(database) as queue:
+    async with RunQueue(database_with_tables) as queue:
         yield queue
 
 
 @pytest.fixture
-async def store(database: str) -> AsyncIterator[SessionStore]:
+async def store(database_with_tables: str) -> AsyncIterator[SessionStore]:
     """The sessions."""
-    store = open_store(database)
+    store = open_store(database_with_tables)
     yield store
     await store.close()
 
@@ -121,7 +121,7 @@ async def test_every_run_ends_and_nothing_is_done_twice_though_workers_are_kille
 
 
 async def test_a_worker_that_was_given_up_for_dead_and_wakes_up_again_changes_nothing(
-    fleet: Fleet, queue: RunQueue, store: SessionStore, database: str, tmp_path: Path
+    fleet: Fleet, queue: RunQueue, store: SessionStore, database_with_tables: str, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
     run_id = await queue.submit("Stamp.")
@@ -130,7 +130,7 @@ async def test_a_worker_that_was_given_up_for_dead_and_wakes_up_again_changes_no
     async with asyncio.timeout(LONGEST_SECONDS):
         await _asked(store, session_id)
         fleet.signal(frozen, signal.SIGSTOP)
-        _cut_locks(database)
+        _cut_locks(database_with_tables)
         fleet.start()
         run = await queue.wait(run_id, poll_seconds=0.05)
         before = [record.event for record in await store.read(session_id)]
@@ -153,7 +153,7 @@ CALM_LOOK_SECONDS = 0.7
 
 
 async def test_living_workers_that_lose_their_connections_are_not_taken_for_dead(
-    fleet: Fleet, queue: RunQueue, store: SessionStore, database: str, tmp_path: Path
+    fleet: Fleet, queue: RunQueue, store: SessionStore, database_with_tables: str, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
     ids = [await queue.submit(f"Stamp {number}.") for number in range(2)]
@@ -163,9 +163,9 @@ async def test_living_workers_that_lose_their_connections_are_not_taken_for_dead
         for run_id in ids:
             await _asked(store, (await queue.run(run_id)).session_id)
         for _ in range(3):
-            await _signs_of_life(database, 2)
-            _cut_locks(database)
-        await _signs_of_life(database, 2)
+            await _signs_of_life(database_with_tables, 2)
+            _cut_locks(database_with_tables)
+        await _signs_of_life(database_with_tables, 2)
         gate.touch()
         runs = [await queue.wait(run_id, poll_seconds=0.05) for run_id in ids]
     assert [(run.state, run.tries) for run in runs] == [("answered", 1)] * 2
@@ -215,10 +215,10 @@ async def test_a_run_whose_worker_was_killed_says_so_until_another_goes_on_with_
 
 
 async def test_workers_end_with_the_process_that_they_were_forked_from(
-    database: str, queue: RunQueue, store: SessionStore, tmp_path: Path
+    database_with_tables: str, queue: RunQueue, store: SessionStore, tmp_path: Path
 ) -> None:
     with zygote() as process:
-        fleet = Fleet(process, database, tmp_path / "marks", gate=str(tmp_path / "gate"))
+        fleet = Fleet(process, database_with_tables, tmp_path / "marks", gate=str(tmp_path / "gate"))
         run_id = await queue.submit("Stamp.")
         pid = fleet.start()
         async with asyncio.timeout(LONGEST_SECONDS):

@@ -80,11 +80,15 @@ async def test_a_database_that_is_away_is_told_and_nobody_waits_for_runs() -> No
 
 
 @pytest.mark.deep
-async def test_tables_that_cannot_be_used_are_told_once_and_once_that_they_can_again(database: str) -> None:
+async def test_tables_that_cannot_be_used_are_told_once_and_once_that_they_can_again(
+    database_with_tables: str,
+) -> None:
     lines = Lines("waits for runs")
-    async with at_work(Agent(ScriptedModel([])), database, look_seconds=0.02, on_notice=lines) as at:
+    async with at_work(
+        Agent(ScriptedModel([])), database_with_tables, look_seconds=0.02, on_notice=lines
+    ) as at:
         await until(lines.is_heard)
-        with psycopg.connect(database, autocommit=True) as connection:
+        with psycopg.connect(database_with_tables, autocommit=True) as connection:
             connection.execute("ALTER TABLE dbos.workflow_status RENAME TO elsewhere")
             await lines.next("tries again")
             connection.execute("ALTER TABLE dbos.elsewhere RENAME TO workflow_status")
@@ -100,19 +104,21 @@ async def test_tables_that_cannot_be_used_are_told_once_and_once_that_they_can_a
 
 
 @pytest.mark.deep
-async def test_new_runs_go_to_the_version_of_the_worker_that_started_last(database: str) -> None:
-    async with RunQueue(database) as queue:
+async def test_new_runs_go_to_the_version_of_the_worker_that_started_last(database_with_tables: str) -> None:
+    async with RunQueue(database_with_tables) as queue:
         for version in ("1", "2", "1"):
-            async with at_work(Agent(ScriptedModel(["well"])), database, version=version):
+            async with at_work(Agent(ScriptedModel(["well"])), database_with_tables, version=version):
                 assert (await over(queue, await queue.submit("Hello."))).state == "answered"
 
 
 @pytest.mark.deep
-async def test_a_worker_says_that_new_runs_go_to_another_version(database: str) -> None:
+async def test_a_worker_says_that_new_runs_go_to_another_version(database_with_tables: str) -> None:
     lines = Lines("waits for runs")
-    async with at_work(Agent(ScriptedModel([])), database, version="old", look_seconds=0.02, on_notice=lines):
+    async with at_work(
+        Agent(ScriptedModel([])), database_with_tables, version="old", look_seconds=0.02, on_notice=lines
+    ):
         await until(lines.is_heard)
-        with psycopg.connect(database, autocommit=True) as connection:
+        with psycopg.connect(database_with_tables, autocommit=True) as connection:
             connection.execute(
                 "INSERT INTO dbos.application_versions (version_id, version_name, version_timestamp)"
                 " VALUES ('later', '1 new', (extract(epoch FROM now()) * 1000 + 60000)::bigint)"
@@ -124,20 +130,20 @@ async def test_a_worker_says_that_new_runs_go_to_another_version(database: str) 
 
 
 @pytest.mark.deep
-async def test_a_listener_of_lines_that_raises_ends_no_worker(database: str) -> None:
+async def test_a_listener_of_lines_that_raises_ends_no_worker(database_with_tables: str) -> None:
     heard = asyncio.Event()
 
     def on_notice(line: str) -> None:
         heard.set()
         raise RuntimeError(line)
 
-    async with at_work(Agent(ScriptedModel([])), database, on_notice=on_notice):
+    async with at_work(Agent(ScriptedModel([])), database_with_tables, on_notice=on_notice):
         await until(heard)
 
 
 @pytest.mark.deep
-async def test_a_worker_is_run_once(database: str) -> None:
-    once = worker(database)
+async def test_a_worker_is_run_once(database_with_tables: str) -> None:
+    once = worker(database_with_tables)
     once.stop()
     await once.run()
     with pytest.raises(UsageError, match="a worker is run once"):

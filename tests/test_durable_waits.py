@@ -34,7 +34,7 @@ def closed(url: str) -> Iterator[None]:
 
 @pytest.mark.deep
 async def test_who_waits_goes_on_when_a_database_that_went_away_is_there_again(
-    database: str, monkeypatch: pytest.MonkeyPatch
+    database_with_tables: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     is_missed = asyncio.Event()
 
@@ -43,10 +43,10 @@ async def test_who_waits_goes_on_when_a_database_that_went_away_is_there_again(
         return retry_seconds / 100
 
     monkeypatch.setattr(durable_database, "retry_pause", retry_pause)
-    async with RunQueue(database) as queue:
+    async with RunQueue(database_with_tables) as queue:
         run_id = await queue.submit("Hello.")
         waiting = asyncio.create_task(over(queue, run_id))
-        with closed(database):
+        with closed(database_with_tables):
             await until(is_missed)
         assert not waiting.done()
         await queue.cancel(run_id)
@@ -55,7 +55,7 @@ async def test_who_waits_goes_on_when_a_database_that_went_away_is_there_again(
 
 @pytest.mark.deep
 async def test_who_waits_gives_up_on_a_database_that_stays_away(
-    database: str, monkeypatch: pytest.MonkeyPatch
+    database_with_tables: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[float | None] = []
 
@@ -64,10 +64,10 @@ async def test_who_waits_gives_up_on_a_database_that_stays_away(
         return pauses[-1]
 
     monkeypatch.setattr(durable_database, "retry_pause", retry_pause)
-    async with RunQueue(database) as queue:
+    async with RunQueue(database_with_tables) as queue:
         run_id = await queue.submit("Hello.")
         with (
-            closed(database),
+            closed(database_with_tables),
             pytest.raises(StoreError, match=f"; run {run_id} stays in the queue") as raised,
         ):
             await over(queue, run_id)

@@ -13,7 +13,7 @@ from tests.kill_kit import HANGS, Worker, led, scratch
 from tests.kill_world import World
 from tests.warm_kit import Warm, warm
 
-KILLS = 25
+KILLS = 15
 """So many processes are killed in each of the four parts."""
 
 MOST_TRIALS = 3

@@ -88,20 +88,10 @@ async def chat(runner: Runner, turns: int) -> list[StreamEvent]:
     return events
 
 
-@pytest.mark.parametrize(
-    ("window", "policy"),
-    [
-        (WINDOW, Compaction(strategy=replaced_by(KeepRecentFraction(0.3), Digest()))),
-        (None, Compaction(summary_share=0.05)),
-    ],
-    ids=["known, a digest", "learnt, a summary of its own"],
-)
-async def test_a_chat_outgrows_the_window_and_goes_on(
-    llama_url: str, tmp_path: Path, window: int | None, policy: Compaction
-) -> None:
-    turns = 6
+async def test_a_chat_outgrows_the_window_and_goes_on(llama_url: str, tmp_path: Path) -> None:
+    turns, policy = 6, Compaction(strategy=replaced_by(KeepRecentFraction(0.3), Digest()))
     model = OpenAIChat(
-        "smollm2", base_url=llama_url, window=window, max_output_tokens=OUTPUT, temperature=0.0
+        "smollm2", base_url=llama_url, window=WINDOW, max_output_tokens=OUTPUT, temperature=0.0
     )
     runner = Runner(Agent(model, instructions="Be brief.", compaction=policy), transcripts=tmp_path)
     events = await chat(runner, turns)

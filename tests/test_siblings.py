@@ -129,7 +129,7 @@ batches = (the_seven | any_seven).flatmap(lambda seven: st.permutations(seven))
 
 @pytest.mark.deep
 @given(batches)
-@pytest.mark.many(10)
+@pytest.mark.many(6)
 def test_l16_each_of_seven_siblings_gets_its_result_and_the_run_goes_on(seven: list[Odd]) -> None:
     asyncio.run(_seven_siblings(seven))
     gc.collect()

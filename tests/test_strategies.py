@@ -143,7 +143,7 @@ def compacted_somehow(draw: st.DrawFn, context: Context) -> Context:
     return compacted(context, cut, answer=answer)
 
 
-@pytest.mark.many(80)
+@pytest.mark.many(50)
 @given(contexts())
 def test_a_cut_splits_no_exchange_and_holds_nothing_that_must_stay(context: Context) -> None:
     units = units_of(context.visible)
@@ -158,7 +158,7 @@ def test_a_cut_splits_no_exchange_and_holds_nothing_that_must_stay(context: Cont
         assert {seq for unit in goes for seq in unit.seqs} == set(covered(context, strategy)), strategy
 
 
-@pytest.mark.many(80)
+@pytest.mark.many(50)
 @given(contexts())
 def test_what_is_left_is_valid_and_the_live_request_is_the_last_that_a_user_says(context: Context) -> None:
     for strategy in STRATEGIES:
@@ -168,7 +168,7 @@ def test_what_is_left_is_valid_and_the_live_request_is_the_last_that_a_user_says
         assert violations({"model": "m", "messages": list(wire_messages(after.messages))}) == [], strategy
 
 
-@pytest.mark.many(80)
+@pytest.mark.many(50)
 @given(contexts())
 def test_a_strategy_finds_nothing_in_what_it_left(context: Context) -> None:
     for strategy in STRATEGIES:
@@ -188,7 +188,7 @@ def parts_of(strategy: Strategy) -> int:
 
 
 @given(contexts(), st.integers(1, 30))
-@pytest.mark.many(80)
+@pytest.mark.many(50)
 def test_a_sliding_window_keeps_no_more_than_it_says(context: Context, most: int) -> None:
     left = left_by(SlidingWindow(most), context)
     free = [unit for unit in may_go(left, task_tokens=BUDGET.task_tokens) if unit.is_said]
@@ -196,7 +196,7 @@ def test_a_sliding_window_keeps_no_more_than_it_says(context: Context, most: int
 
 
 @given(contexts(), st.integers(1, 1_000))
-@pytest.mark.many(80)
+@pytest.mark.many(50)
 def test_a_token_window_keeps_no_more_than_it_says_but_what_must_stay(context: Context, most: int) -> None:
     left = left_by(TokenWindow(most), context)
     free = [unit for unit in may_go(left, task_tokens=BUDGET.task_tokens) if unit.is_said]
@@ -206,7 +206,7 @@ def test_a_token_window_keeps_no_more_than_it_says_but_what_must_stay(context: C
 
 
 @given(contexts(), st.integers(1, 300))
-@pytest.mark.many(80)
+@pytest.mark.many(50)
 def test_user_messages_kept_are_the_newest_within_the_cap(context: Context, most: int) -> None:
     left = left_by(KeepUserMessages(most), context)
     free = [unit.first for unit in may_go(left, task_tokens=BUDGET.task_tokens) if unit.is_said]

@@ -165,7 +165,7 @@ async def test_n_pieces_take_n_requests_and_one_more(turns: int) -> None:
     assert result.unread == ()
 
 
-@pytest.mark.many(60)
+@pytest.mark.many(30)
 @given(orderly(most_turns=9), st.lists(texts, max_size=4), st.integers(1_800, 4_000))
 def test_l4_all_that_was_said_is_whole_in_an_accepted_request(
     messages: list[Message], more: list[str], window: int

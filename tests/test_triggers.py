@@ -288,7 +288,7 @@ def total(context: Context) -> int:
     )
 
 
-@pytest.mark.many(40)
+@pytest.mark.many(20)
 @given(st.lists(logs(), min_size=1, max_size=3), st.randoms(use_true_random=False))
 def test_l13_one_tally_serves_all_sessions_and_every_version_of_them(
     histories: list[list[Event]], random: Any
@@ -582,7 +582,7 @@ def triggers(seconds: float, clock: Callable[[], float]) -> list[Trigger]:
     ]
 
 
-@pytest.mark.many(40)
+@pytest.mark.many(20)
 @given(logs(), st.floats(0, 100))
 def test_l13_grown_or_folded_from_scratch_every_trigger_says_the_same(
     events: list[Event], seconds: float
