@@ -7,13 +7,13 @@ status `needs_approval`, and `resume` goes on with the answers. What was asked a
 
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeAlias
 
-from agentloop._plumbing.checks import shown
+from agentloop._plumbing.checks import shown, text
 from agentloop._plumbing.strict_json import strict_value
 from agentloop.errors import UsageError
-from agentloop.events import ApprovalAnswered, ApprovalAsked, ApprovalVerdict, Record
+from agentloop.events import ApprovalAnswered, ApprovalAsked, Record
 from agentloop.messages import Json, ToolCall
 
 
@@ -47,7 +47,7 @@ class Approve:
     by: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
-        _check_text("Approve.by", self.by)
+        text("Approve.by", self.by)
         if self.arguments is not None:
             _json_text(self.arguments)
 
@@ -64,8 +64,8 @@ class Reject:
     by: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
-        _check_text("Reject.reason", self.reason)
-        _check_text("Reject.by", self.by)
+        text("Reject.reason", self.reason)
+        text("Reject.by", self.by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +80,8 @@ class Respond:
     by: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
-        _check_text("Respond.text", self.text)
-        _check_text("Respond.by", self.by)
+        text("Respond.text", self.text)
+        text("Respond.by", self.by)
 
 
 ApprovalReply: TypeAlias = Approve | Reject | Respond
@@ -154,23 +154,14 @@ def answers_from_json(data: Mapping[str, Any]) -> Answers:
 
 def answer_record(run_id: str, call: ToolCall, reply: ApprovalReply) -> ApprovalAnswered:
     """What the log keeps of a reply to this call."""
-    verdict: ApprovalVerdict = "approved"
-    arguments = text = ""
+    answered = ApprovalAnswered(run_id=run_id, call_id=call.id, verdict="approved", by=reply.by)
     match reply:
         case Approve(arguments=given):
-            arguments = call.arguments if given is None else _json_text(given)
-        case Reject(reason=text):
-            verdict = "rejected"
-        case Respond(text=text):
-            verdict = "responded"
-    return ApprovalAnswered(
-        run_id=run_id, call_id=call.id, verdict=verdict, arguments=arguments, text=text, by=reply.by
-    )
-
-
-def _check_text(name: str, value: object) -> None:
-    if not isinstance(value, str):
-        raise UsageError(f"{name} must be a text, not {shown(value)}")
+            return replace(answered, arguments=call.arguments if given is None else _json_text(given))
+        case Reject(reason=why):
+            return replace(answered, verdict="rejected", text=why)
+        case Respond(text=result):
+            return replace(answered, verdict="responded", text=result)
 
 
 def _json_text(arguments: object) -> str:

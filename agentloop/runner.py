@@ -114,17 +114,30 @@ class Runner(Generic[Output_co]):
         rules: Rules | None = None,
     ) -> None:
         self._redact = None if redact is None else checked_redaction(redact)
-        self._config = run_config(
-            agent,
-            open_store(store),
-            callbacks=callbacks,
-            transcripts=transcripts,
-            folder=folder,
+        kept_in = open_store(store)
+        above_zero("callback_seconds", callback_seconds)
+        if not isinstance(agent, Agent):
+            raise UsageError(f"agent must be an Agent(model, …), not {shown(agent)}")
+        text_or_none("folder", folder)
+        if not isinstance(rules, Rules | None):
+            raise UsageError(f"rules must be Rules(…), or None, not {shown(rules)}")
+        if approver is not None and not callable(approver):
+            raise UsageError(f"approver must be a function of a Pending, or None, not {shown(approver)}")
+        self._config = RunConfig(
+            agent=agent,
+            sessions=Sessions(
+                store=kept_in,
+                leases=when_busy if isinstance(when_busy, Leases) else Leases(when_busy=when_busy),
+                owner=checked_owner(owner),
+                folder=folder,
+                ttl_seconds=checked_ttl(ttl_seconds),
+            ),
+            new_keeper=new_keeper,
+            run_sub_agent=run_sub_agent,
+            redaction=Redaction(self._redact),
+            callbacks=checked_callbacks(callbacks),
             callback_seconds=callback_seconds,
-            redact=redact,
-            when_busy=when_busy,
-            owner=owner,
-            ttl_seconds=ttl_seconds,
+            transcripts=transcripts_folder(transcripts),
             approver=approver,
             rules=rules,
         )
@@ -392,53 +405,9 @@ class Runner(Generic[Output_co]):
             yield new_keeper(self._config, emitter, budget, rebase_any)
 
 
-def run_config(
-    agent: Agent[Any],
-    store: SessionStore,
-    *,
-    callbacks: Iterable[Callbacks] = (),
-    transcripts: Path | str | None = None,
-    folder: str | None = None,
-    callback_seconds: float = CALLBACK_SECONDS,
-    redact: Redact | None = None,
-    when_busy: WhenBusy | Leases = "refuse",
-    owner: str | None = None,
-    ttl_seconds: float | None = None,
-    approver: Approver | None = None,
-    rules: Rules | None = None,
-) -> RunConfig:
-    """What the runs of this agent share; what its caller gave is checked.
-
-    Raises:
-        UsageError: see `Runner`.
-    """
-    above_zero("callback_seconds", callback_seconds)
-    if not isinstance(agent, Agent):
-        raise UsageError(f"agent must be an Agent(model, …), not {shown(agent)}")
-    text_or_none("folder", folder)
-    if not isinstance(rules, Rules | None):
-        raise UsageError(f"rules must be Rules(…), or None, not {shown(rules)}")
-    if approver is not None and not callable(approver):
-        raise UsageError(f"approver must be a function of a Pending, or None, not {shown(approver)}")
-    sessions = Sessions(
-        store=store,
-        leases=when_busy if isinstance(when_busy, Leases) else Leases(when_busy=when_busy),
-        owner=checked_owner(owner),
-        folder=folder,
-        ttl_seconds=checked_ttl(ttl_seconds),
-    )
-    return RunConfig(
-        agent=agent,
-        sessions=sessions,
-        new_keeper=new_keeper,
-        run_sub_agent=run_sub_agent,
-        redaction=Redaction(None if redact is None else checked_redaction(redact)),
-        callbacks=checked_callbacks(callbacks),
-        callback_seconds=callback_seconds,
-        transcripts=transcripts_folder(transcripts),
-        approver=approver,
-        rules=rules,
-    )
+def config_of(runner: Runner[Any]) -> RunConfig:
+    """What its runs share, for who does the runs in another way."""
+    return runner._config
 
 
 def new_keeper(

@@ -22,7 +22,7 @@ from agentloop.durable.workflow import Execution, StepResult, StepWork, Workflow
 from agentloop.events import Described, Event, MessageRecord, RunStartRecord
 from agentloop.messages import Message
 from agentloop.models import ModelRequest
-from agentloop.runner import run_config
+from agentloop.runner import config_of
 from agentloop.stores import InMemoryStore
 from agentloop.stream import AnyStreamEvent
 from agentloop.testing import Reply, ScriptedModel, calls
@@ -118,7 +118,7 @@ class World:
         self._cut_off: dict[str, asyncio.Event] = {}
         self._others: list[Callable[[], Awaitable[None]]] = []
         self.model = ScriptedModel(repeat(self._reply), **model)
-        config = run_config(Agent(self.model, tools=self.tools()), self.store)
+        config = config_of(Runner(Agent(self.model, tools=self.tools()), store=self.store, transcripts=None))
         self.place = WorkPlace(config=config, limits=Limits(steps=9), sink=unseen)
         self._steps = FatedSteps(self, fates)
 

@@ -53,12 +53,12 @@ async def test_what_stays_is_as_it_was() -> None:
         said.append(ModelRequest(parts=[ToolReturnPart("look", door_kit.look(at), f"c{at}")], run_id="r"))
     capability = door.CompactHistory(window=WINDOW)
     items = list(door._items(said))
-    kept = list(door._messages(await capability._door.fold(items)))
+    kept = list(door._messages(await capability._fold(items)))
     assert len(kept) < len(said)
     assert kept[-9:] == said[-9:]
     assert list(door._messages(items)) == said
     few = items[:3]
-    assert await capability._door.fold(few) is few
+    assert await capability._fold(few) is few
 
 
 def test_the_script_of_the_documentation_runs() -> None:

@@ -22,7 +22,7 @@ from agentloop.events import Described, MessageRecord, ModelCalled, RunEndRecord
 from agentloop.messages import Message
 from agentloop.prompts import INTERRUPTED
 from agentloop.run import Run, loop
-from agentloop.runner import run_config
+from agentloop.runner import Runner, config_of
 from agentloop.stores import InMemoryStore
 from agentloop.stream import AnyStreamEvent, CompactionStarted, RunEnded
 from agentloop.testing import ScriptedModel, calls
@@ -162,7 +162,7 @@ async def test_compaction_that_is_paused_costs_no_steps_and_none_falls_into_the_
     model = ScriptedModel([*[calls(often={})] * 12, "done"], window=100_000)
     policy = Compaction(trigger=TokenCount(60), micro=None)
     agent = Agent(model, tools=World(repeat("well")).tools(), compaction=policy)
-    config = run_config(agent, InMemoryStore())
+    config = config_of(Runner(agent, transcripts=None))
     place = WorkPlace(config=config, limits=Limits(steps=20), sink=heard)
     order = ORDER.to_text()
     await Workflow(place_of=lambda _: place, record=steps).run(RUN, order)
@@ -181,7 +181,8 @@ async def test_at_a_limit_one_text_is_told_and_found_in_the_log_though_a_compact
     policy = Compaction(trigger=WindowFraction(0.5), micro=None)
     agent = Agent(ScriptedModel([half, *reads], window=4000), tools=[read], compaction=policy)
     store = InMemoryStore()
-    place = WorkPlace(config=run_config(agent, store), limits=Limits(steps=8), sink=told.append)
+    config = config_of(Runner(agent, store=store, transcripts=None))
+    place = WorkPlace(config=config, limits=Limits(steps=8), sink=told.append)
     order = ORDER.to_text()
     await Workflow(place_of=lambda _: place, record=lambda _, work: work()).run(RUN, order)  # type: ignore[arg-type, return-value]
     visible = Context.of(await store.read("s")).visible
@@ -197,7 +198,7 @@ async def test_who_goes_on_with_a_run_knows_all_that_it_used_summaries_that_repo
     model = ScriptedModel([*reads, "all read"], window=4000, usage=False, summary=summary)
     policy = Compaction(trigger=WindowFraction(0.5), micro=None)
     store = InMemoryStore()
-    config = run_config(Agent(model, tools=[read], compaction=policy), store)
+    config = config_of(Runner(Agent(model, tools=[read], compaction=policy), store=store, transcripts=None))
     place = WorkPlace(config=config, limits=Limits(steps=9), sink=unseen)
 
     def held() -> HeldRun:

@@ -23,8 +23,7 @@ from agentloop.errors import ToolDefinitionError
 from agentloop.models import Answer, ModelPart, ModelRequest, Retry, TextPart
 from agentloop.providers.openai import OpenAIChat, OpenAIResponses
 from agentloop.run import Limits
-from agentloop.runner import run_config
-from agentloop.stores import InMemoryStore
+from agentloop.runner import config_of
 from agentloop.stream import AnyStreamEvent, OutputDelta, RunEnded
 from agentloop.testing import ScriptedModel, calls
 from tests.cli_kit import agentloop
@@ -372,7 +371,8 @@ def test_a_schema_that_is_none_is_one_line(tmp_path: Path, spec: str, says: str)
 
 async def test_a_worker_answers_in_json() -> None:
     told: list[AnyStreamEvent] = []
-    config = run_config(Agent(ScriptedModel([city(people="many"), city()]), output=City), InMemoryStore())
+    agent = Agent(ScriptedModel([city(people="many"), city()]), output=City)
+    config = config_of(Runner(agent, transcripts=None))
     place = WorkPlace(config=config, limits=Limits(steps=9), sink=told.append)
     order = Order(session_id="s", prompt=Message.user("Which city?"), submitted=0.0)
     text = order.to_text()

@@ -20,7 +20,7 @@ from agentloop.errors import ToolDefinitionError, UsageError
 from agentloop.events import Compacted, Described, Event, ModelCalled
 from agentloop.recall import RECALL_TOOLS
 from agentloop.run import Limits
-from agentloop.runner import run_config
+from agentloop.runner import config_of
 from agentloop.stores import InMemoryStore, SessionStore, SQLiteStore
 from agentloop.testing import ScriptedModel, calls
 from agentloop.tools import RunContext
@@ -288,7 +288,7 @@ async def test_a_worker_s_run_recalls() -> None:
     store = InMemoryStore()
     await hidden(store, FACT)
     model = ScriptedModel([calls(recall={"query": "gate code"}), "KX-4711-B"])
-    config = run_config(Agent(model, recall=True), store)
+    config = config_of(Runner(Agent(model, recall=True), store=store, transcripts=None))
     place = WorkPlace(config=config, limits=Limits(steps=9), sink=lambda _: None)
     order = Order(session_id="s", prompt=Message.user("What was the code?"), submitted=0.0)
     text = order.to_text()

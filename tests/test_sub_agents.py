@@ -14,7 +14,7 @@ from agentloop.durable.orders import Order
 from agentloop.durable.workflow import Workflow
 from agentloop.errors import ModelRefusedError, StoreError, ToolDefinitionError, UsageError
 from agentloop.events import Event, MessageRecord, ModelCalled, RunEndRecord
-from agentloop.runner import run_config
+from agentloop.runner import config_of
 from agentloop.stores import InMemoryStore, SessionStore, SQLiteStore
 from agentloop.stream import AnyStreamEvent, RunEnded, ToolEnded, ToolProgress
 from agentloop.testing import FailingModel, Reply, ScriptedModel, calls
@@ -243,7 +243,8 @@ async def test_one_that_had_answered_before_a_crash_is_not_asked_again() -> None
 
 async def test_a_worker_runs_it_in_the_session_of_its_order() -> None:
     below, store, told = scout("green"), InMemoryStore(), list[AnyStreamEvent]()
-    config = run_config(agent(calls(scout=QUESTION), "done", tools=[below]), store)
+    lead = agent(calls(scout=QUESTION), "done", tools=[below])
+    config = config_of(Runner(lead, store=store, transcripts=None))
     place = WorkPlace(config=config, limits=Limits(steps=9), sink=told.append)
     order = Order(session_id="s", prompt=Message.user("Ask."), submitted=0.0)
     text = order.to_text()

@@ -72,13 +72,7 @@ def start(flags: Mapping[str, Any], words: tuple[str, ...]) -> int:
 def answer_and_go_on(name: str, answer: Callable[[Sequence[Pending]], Answers]) -> int:
     """Answer the calls that wait in that session, and go on with its run; the exit status."""
     flags = {**flags_of(click.get_current_context()), "resume": name}
-    writer = writer_for(_shape(flags), StandardOutput.claimed())
-    try:
-        with ExitStack() as until_end:
-            call = replace(_call(flags, (), until_end), answer=answer)
-            return run_to_end(run_once(call, writer, error_console()))
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 — each end is told where the answer goes
-        return _report(error, writer)
+    return _run_prompt(flags, (), _shape(flags), answer)
 
 
 def report_early_end(shape: str, error: BaseException) -> int:
@@ -144,11 +138,16 @@ def _open_chat(flags: Mapping[str, Any], words: tuple[str, ...]) -> int:
         return int(run_to_end(chat(settings, built, choice, first, attached)))
 
 
-def _run_prompt(flags: Mapping[str, Any], words: tuple[str, ...], shape: str) -> int:
+def _run_prompt(
+    flags: Mapping[str, Any],
+    words: tuple[str, ...],
+    shape: str,
+    answer: Callable[[Sequence[Pending]], Answers] | None = None,
+) -> int:
     writer = writer_for(shape, StandardOutput.claimed())
     try:
         with ExitStack() as until_end:
-            call = _call(flags, words, until_end)
+            call = replace(_call(flags, words, until_end), answer=answer)
             return run_to_end(run_once(call, writer, error_console()))
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 — each end is told where the answer goes
         return _report(error, writer)

@@ -44,7 +44,7 @@ from agentloop.errors import UsageError
 from agentloop.redaction import Redact, Redaction, checked_redaction
 from agentloop.rules import Rules
 from agentloop.run import Agent, Limits, check_priced, with_step_limit
-from agentloop.runner import run_config
+from agentloop.runner import Runner, config_of
 from agentloop.stores import open_store
 from agentloop.stores.base import SessionStore
 from agentloop.stores.postgres import HeldLock
@@ -301,7 +301,7 @@ def _checked_version(version: str) -> str:
 
 
 def _place(agent: Agent, store: SessionStore, limits: Limits | None, sink: Sink, **given: Any) -> WorkPlace:
-    config = run_config(agent, store, **given)
+    config = config_of(Runner(agent, store=store, **given))
     limits = with_step_limit(limits, agent.max_steps)
     check_priced(limits, *agent.all_models)
     return WorkPlace(config=config, limits=limits, sink=Listener(on_event=sink, redaction=config.redaction))

@@ -1,7 +1,7 @@
 """What the doors to other frameworks share: their messages as chat completions, compacted, and back."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from agentloop.compaction import Compaction, compact_messages_async
@@ -16,25 +16,38 @@ _MARK = "agentloop_item"
 """The field that says which item a message was; it is taken out before a message goes anywhere."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Door(Generic[T]):
+class Door(ABC, Generic[T]):
     """Keeps the items of another framework inside a window; an item is what one chat message stands for.
 
-    `read` gives that message, `write` the item of a message that no item was, `change` an item with the text
-    of a message which is shown shortened. All other items come back as they were given, whatever they hold.
-    The rest is as `compact_messages` has it, but that without a `trigger` nothing is done below 75 % of the
-    window.
+    All items come back as they were given, whatever they hold, but for those that are shown shortened. The
+    arguments are as `compact_messages` has them, but that without a `trigger` nothing is done below 75 % of
+    the window.
     """
 
-    window: int | str
-    strategy: Strategy | None
-    model: ChatModel | None
-    trigger: Trigger | None
-    read: Callable[[T], Json]
-    write: Callable[[Json], T]
-    change: Callable[[T, str], T]
+    def __init__(
+        self,
+        *,
+        window: int | str,
+        strategy: Strategy | None = None,
+        model: ChatModel | None = None,
+        trigger: Trigger | None = None,
+    ) -> None:
+        self._window, self._strategy, self._model = window, strategy, model
+        self._trigger = trigger or Compaction().trigger
 
-    async def fold(
+    @abstractmethod
+    def _read(self, item: T) -> Json:
+        """The message that the item is."""
+
+    @abstractmethod
+    def _write(self, message: Json) -> T:
+        """The item of a message that no item was."""
+
+    @abstractmethod
+    def _change(self, item: T, text: str) -> T:
+        """The item with the text of a message which is shown shortened."""
+
+    async def _fold(
         self, items: Sequence[T], *, system: str | None = None, tools: Iterable[Mapping[str, Any]] = ()
     ) -> Sequence[T]:
         """The items that fit, with a record in place of what does not; those given where nothing was done.
@@ -45,14 +58,14 @@ class Door(Generic[T]):
             UsageError: the window is no size.
             ContextOverflowError: they cannot be made to fit.
         """
-        said = [{**self.read(item), _MARK: at} for at, item in enumerate(items)]
+        said = [{**self._read(item), _MARK: at} for at, item in enumerate(items)]
         head = [{"role": "system", "content": system, _MARK: -1}] if system else []
         short = await compact_messages_async(
             [*head, *said],
-            self.strategy,
-            window=self.window,
-            model=self.model,
-            trigger=self.trigger or Compaction().trigger,
+            self._strategy,
+            window=self._window,
+            model=self._model,
+            trigger=self._trigger,
             tools=tools,
         )
         if not any(result.status == "done" for result in short.results):
@@ -62,8 +75,8 @@ class Door(Generic[T]):
     def _back(self, message: Json, items: Sequence[T]) -> T:
         at = message.get(_MARK)
         if at is None:
-            return self.write(message)
+            return self._write(message)
         item, text = items[at], message["content"]
-        if message["role"] != "tool" or text == self.read(item)["content"]:
+        if message["role"] != "tool" or text == self._read(item)["content"]:
             return item
-        return self.change(item, text)
+        return self._change(item, text)

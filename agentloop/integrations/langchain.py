@@ -27,7 +27,7 @@ except ImportError as error:
 __all__ = ["CompactMiddleware"]
 
 
-class CompactMiddleware(AgentMiddleware[Any, Any]):
+class CompactMiddleware(Door[AnyMessage], AgentMiddleware[Any, Any]):
     """Keeps an agent's messages inside the window: for the `middleware` of `create_agent`.
 
     What leaves the messages is replaced by a record of it, in the agent's state too. What stays is as it was,
@@ -46,17 +46,8 @@ class CompactMiddleware(AgentMiddleware[Any, Any]):
         system: str | None = None,
         tools: Iterable[Any] = (),
     ) -> None:
-        super().__init__()
+        super().__init__(window=window, strategy=strategy, model=model, trigger=trigger)
         self._system, self._schemas = system, [convert_to_openai_tool(tool) for tool in tools]
-        self._door: Door[AnyMessage] = Door(
-            window=window,
-            strategy=strategy,
-            model=model,
-            trigger=trigger,
-            read=_read,
-            write=_write,
-            change=lambda message, text: message.model_copy(update={"content": text}),
-        )
 
     def before_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
         """Make the messages fit before each request."""
@@ -66,18 +57,19 @@ class CompactMiddleware(AgentMiddleware[Any, Any]):
     async def abefore_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
         """The same, awaited."""
         messages = state["messages"]
-        short = await self._door.fold(messages, system=self._system, tools=self._schemas)
+        short = await self._fold(messages, system=self._system, tools=self._schemas)
         if short is messages:
             return None
         return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *short]}
 
+    def _read(self, item: AnyMessage) -> Json:
+        read = convert_to_openai_messages(item)
+        assert isinstance(read, dict)
+        return read
 
-def _read(message: AnyMessage) -> Json:
-    read = convert_to_openai_messages(message)
-    assert isinstance(read, dict)
-    return read
+    def _write(self, message: Json) -> AnyMessage:
+        kind = AIMessage if message["role"] == "assistant" else HumanMessage
+        return kind(content=message["content"])
 
-
-def _write(message: Json) -> AnyMessage:
-    kind = AIMessage if message["role"] == "assistant" else HumanMessage
-    return kind(content=message["content"])
+    def _change(self, item: AnyMessage, text: str) -> AnyMessage:
+        return item.model_copy(update={"content": text})

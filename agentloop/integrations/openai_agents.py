@@ -6,15 +6,13 @@ await Runner.run(agent, prompt, run_config=RunConfig(call_model_input_filter=com
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from agentloop.context import chat_messages
 from agentloop.errors import UsageError
 from agentloop.integrations.door import Door
 from agentloop.messages import Json
-from agentloop.models import ChatModel
-from agentloop.strategies import Strategy
-from agentloop.triggers import Trigger
 
 try:
     from agents import FunctionTool, SessionABC
@@ -34,7 +32,7 @@ MOST_KEPT = 16
 """So many inputs are remembered with what became of them, one for each run that goes on."""
 
 
-class CompactInput:
+class CompactInput(Door[_Item]):
     """Keeps what an agent sends inside the window: a `call_model_input_filter` of a `RunConfig`.
 
     What leaves the input is replaced by a record of it. What stays is as it was, thoughts and ids too. Each
@@ -42,24 +40,10 @@ class CompactInput:
     `compact_messages` has them; without a `trigger` nothing is done below 75 % of the window.
     """
 
-    def __init__(
-        self,
-        *,
-        window: int | str,
-        strategy: Strategy | None = None,
-        model: ChatModel | None = None,
-        trigger: Trigger | None = None,
-    ) -> None:
-        self._door: Door[_Item] = Door(
-            window=window,
-            strategy=strategy,
-            model=model,
-            trigger=trigger,
-            read=_read,
-            write=_write,
-            change=_change,
-        )
-        self._sent: OrderedDict[int, tuple[list[Any], list[Any]]] = OrderedDict()
+    @cached_property
+    def _sent(self) -> OrderedDict[int, tuple[list[Any], list[Any]]]:
+        """The newest inputs that were made to fit, each with what was sent in its place."""
+        return OrderedDict()
 
     async def __call__(self, data: CallModelData[Any]) -> ModelInputData:
         """The input that fits."""
@@ -78,7 +62,7 @@ class CompactInput:
         )
         asked = [*known[1], *items[len(known[0]) :]]
         groups = list(_groups(asked))
-        short = await self._door.fold(groups, system=system, tools=tools)
+        short = await self._fold(groups, system=system, tools=tools)
         sent = asked if short is groups else [item for group in short for item in group]
         if short is not groups or key in self._sent:
             self._sent[key] = list(items), sent
@@ -86,6 +70,15 @@ class CompactInput:
             if len(self._sent) > MOST_KEPT:
                 self._sent.popitem(last=False)
         return list(sent)
+
+    def _read(self, item: _Item) -> Json:
+        return next(iter(chat_messages(item)), {"role": "assistant", "content": ""})
+
+    def _write(self, message: Json) -> _Item:
+        return ({"type": "message", "role": message["role"], "content": message["content"]},)
+
+    def _change(self, item: _Item, text: str) -> _Item:
+        return ({**item[0], "output": text},)
 
 
 class CompactSession(SessionABC):
@@ -127,18 +120,6 @@ def _groups(items: Iterable[Any]) -> Iterator[_Item]:
         yield (item,)
     if answer:
         yield tuple(answer)
-
-
-def _read(group: _Item) -> Json:
-    return next(iter(chat_messages(group)), {"role": "assistant", "content": ""})
-
-
-def _write(message: Json) -> _Item:
-    return ({"type": "message", "role": message["role"], "content": message["content"]},)
-
-
-def _change(group: _Item, text: str) -> _Item:
-    return ({**group[0], "output": text},)
 
 
 def _schema(tool: FunctionTool) -> Json:

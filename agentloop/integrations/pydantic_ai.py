@@ -10,9 +10,6 @@ from typing import Any, TypeAlias
 from agentloop.errors import UsageError
 from agentloop.integrations.door import Door
 from agentloop.messages import Json
-from agentloop.models import ChatModel
-from agentloop.strategies import Strategy
-from agentloop.triggers import Trigger
 
 try:
     from pydantic_ai import RunContext
@@ -43,7 +40,7 @@ _Item: TypeAlias = ModelResponse | tuple[ModelRequest, ModelRequestPart]
 """An answer, or one part of a request, with that request."""
 
 
-class CompactHistory(AbstractCapability[Any]):
+class CompactHistory(Door[_Item], AbstractCapability[Any]):
     """Keeps an agent's history inside the window: a capability, for its list of `capabilities`.
 
     What leaves the history is replaced by a record of it, also in `all_messages()` of the result. What stays
@@ -51,31 +48,13 @@ class CompactHistory(AbstractCapability[Any]):
     is done below 75 % of the window.
     """
 
-    def __init__(
-        self,
-        *,
-        window: int | str,
-        strategy: Strategy | None = None,
-        model: ChatModel | None = None,
-        trigger: Trigger | None = None,
-    ) -> None:
-        self._door: Door[_Item] = Door(
-            window=window,
-            strategy=strategy,
-            model=model,
-            trigger=trigger,
-            read=_read,
-            write=_write,
-            change=_change,
-        )
-
     async def before_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
         """Make the history fit before each request."""
         asked = request_context.model_request_parameters
         items = list(_items(request_context.messages))
-        kept = await self._door.fold(
+        kept = await self._fold(
             items,
             system="\n\n".join(part.content for part in asked.instruction_parts or ()) or None,
             tools=[_schema(tool) for tool in (*asked.function_tools, *asked.output_tools)],
@@ -84,6 +63,43 @@ class CompactHistory(AbstractCapability[Any]):
             request_context.messages = list(_messages(kept))
             ctx.messages[:] = request_context.messages
         return request_context
+
+    def _read(self, item: _Item) -> Json:
+        if isinstance(item, ModelResponse):
+            texts = [part.content for part in item.parts if isinstance(part, TextPart)]
+            others = [
+                _shown(part)
+                for part in item.parts
+                if not isinstance(part, (TextPart, ToolCallPart, ThinkingPart))
+            ]
+            calls = [part for part in item.parts if isinstance(part, ToolCallPart)]
+            message: Json = {"role": "assistant", "content": "\n\n".join((*texts, *others))}
+            return {**message, "tool_calls": [_call(part) for part in calls]} if calls else message
+        match item[1]:
+            case SystemPromptPart(content=text):
+                return {"role": "system", "content": text}
+            case UserPromptPart(content=str(text)):
+                return {"role": "user", "content": text}
+            case UserPromptPart(content=content):
+                return {"role": "user", "content": [_content(each) for each in content]}
+            case ToolReturnPart() as part:
+                text = part.model_response_str()
+                return {"role": "tool", "tool_call_id": part.tool_call_id, "content": text}
+            case part:
+                return {"role": "user", "content": _shown(part)}
+
+    def _write(self, message: Json) -> _Item:
+        text = str(message["content"])
+        if message["role"] == "assistant":
+            return ModelResponse(parts=[TextPart(text)])
+        request = ModelRequest(parts=[UserPromptPart(text)])
+        return request, request.parts[0]
+
+    def _change(self, item: _Item, text: str) -> _Item:
+        assert isinstance(item, tuple)
+        request, part = item
+        assert isinstance(part, ToolReturnPart)
+        return request, ToolReturnPart(part.tool_name, text, part.tool_call_id, timestamp=part.timestamp)
 
 
 def _items(messages: Iterable[ModelMessage]) -> Iterator[_Item]:
@@ -111,31 +127,6 @@ def _messages(items: Iterable[_Item]) -> Iterator[ModelMessage]:
         yield replace(request, parts=parts)
 
 
-def _read(item: _Item) -> Json:
-    if isinstance(item, ModelResponse):
-        texts = [part.content for part in item.parts if isinstance(part, TextPart)]
-        others = [
-            _shown(part)
-            for part in item.parts
-            if not isinstance(part, (TextPart, ToolCallPart, ThinkingPart))
-        ]
-        calls = [part for part in item.parts if isinstance(part, ToolCallPart)]
-        message: Json = {"role": "assistant", "content": "\n\n".join((*texts, *others))}
-        return {**message, "tool_calls": [_call(part) for part in calls]} if calls else message
-    match item[1]:
-        case SystemPromptPart(content=text):
-            return {"role": "system", "content": text}
-        case UserPromptPart(content=str(text)):
-            return {"role": "user", "content": text}
-        case UserPromptPart(content=content):
-            return {"role": "user", "content": [_content(each) for each in content]}
-        case ToolReturnPart() as part:
-            text = part.model_response_str()
-            return {"role": "tool", "tool_call_id": part.tool_call_id, "content": text}
-        case part:
-            return {"role": "user", "content": _shown(part)}
-
-
 def _call(part: ToolCallPart) -> Json:
     function = {"name": part.tool_name, "arguments": part.args_as_json_str()}
     return {"id": part.tool_call_id, "type": "function", "function": function}
@@ -151,21 +142,6 @@ def _shown(part: Any) -> str:
     """What a part says that chat completions have no form for."""
     say = getattr(part, "model_response", None)
     return str(say()) if callable(say) else repr(part)
-
-
-def _write(message: Json) -> _Item:
-    text = str(message["content"])
-    if message["role"] == "assistant":
-        return ModelResponse(parts=[TextPart(text)])
-    request = ModelRequest(parts=[UserPromptPart(text)])
-    return request, request.parts[0]
-
-
-def _change(item: _Item, text: str) -> _Item:
-    assert isinstance(item, tuple)
-    request, part = item
-    assert isinstance(part, ToolReturnPart)
-    return request, ToolReturnPart(part.tool_name, text, part.tool_call_id, timestamp=part.timestamp)
 
 
 def _schema(tool: ToolDefinition) -> Json:

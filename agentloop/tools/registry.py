@@ -102,58 +102,43 @@ class Tool:
     signature: Signature | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.name):
-            raise ToolDefinitionError(
-                f"bad tool name {self.name[:80]!r}: use 1 to 64 of a-z A-Z 0-9 _ -, given by @tool(name=…)"
-            )
-        if not _is_time(self.timeout_seconds):
-            raise ToolDefinitionError(
-                f"tool {self.name}: timeout_seconds must be a number of more than 0, "
-                f"not {self.timeout_seconds!r}"
-            )
-        if not isinstance(self.description, str):
-            raise ToolDefinitionError(
-                f"tool {self.name}: description must be a text, not {shown(self.description)}"
-            )
-        for name in ("idempotent", "keep"):
-            if not isinstance(value := getattr(self, name), bool):
-                raise ToolDefinitionError(
-                    f"tool {self.name}: {name} must be True or False, not {shown(value)}"
-                )
-        if not isinstance(self.needs_approval, bool) and not callable(self.needs_approval):
-            raise ToolDefinitionError(
-                f"tool {self.name}: needs_approval must be True, False, or a function of the context and the "
-                f"arguments, not {shown(self.needs_approval)}"
-            )
-        if self.thread not in (None, "own"):
-            raise ToolDefinitionError(
-                f'tool {self.name}: thread must be "own" or None, not {shown(self.thread)}'
-            )
-        if self.thread and is_async(self.function):
-            raise ToolDefinitionError(
-                f"tool {self.name}: an async function runs on the event loop: leave thread out"
-            )
+        for fault in self._faults():
+            raise ToolDefinitionError(fault)
         if len(self.description) > MOST_DESCRIPTION_CHARS:
             warnings.warn(
                 f"tool {self.name}: its description has {len(self.description):,} characters; some servers "
                 f"refuse more than {MOST_DESCRIPTION_CHARS:,}",
                 stacklevel=3,
             )
-        if not isinstance(self.parameters, Mapping) or self.parameters.get("type", "object") != "object":
-            raise ToolDefinitionError(
-                f"tool {self.name}: parameters must be a JSON schema of type object, "
-                f"not {shown(self.parameters)}"
-            )
-        if _is_deeper(self.parameters, MOST_SCHEMA_DEPTH):
-            raise ToolDefinitionError(
-                f"tool {self.name}: parameters are nested more than {MOST_SCHEMA_DEPTH} deep: "
-                "let inner schemas be $defs"
-            )
         if self.signature is None:
             object.__setattr__(self, "signature", _signature_of(self.function, self.parameters))
         needed: Json = {"type": "object", "properties": {}}
         missing = {name: value for name, value in needed.items() if name not in self.parameters}
         object.__setattr__(self, "parameters", {**self.parameters, **missing})
+
+    def _faults(self) -> Iterator[str]:
+        """What is wrong with it."""
+        if not _NAME.fullmatch(self.name):
+            yield f"bad tool name {self.name[:80]!r}: use 1 to 64 of a-z A-Z 0-9 _ -, given by @tool(name=…)"
+        of = f"tool {self.name}:"
+        if not _is_time(self.timeout_seconds):
+            yield f"{of} timeout_seconds must be a number of more than 0, not {self.timeout_seconds!r}"
+        if not isinstance(self.description, str):
+            yield f"{of} description must be a text, not {shown(self.description)}"
+        for name in ("idempotent", "keep"):
+            if not isinstance(value := getattr(self, name), bool):
+                yield f"{of} {name} must be True or False, not {shown(value)}"
+        if not isinstance(self.needs_approval, bool) and not callable(self.needs_approval):
+            wanted = "True, False, or a function of the context and the arguments"
+            yield f"{of} needs_approval must be {wanted}, not {shown(self.needs_approval)}"
+        if self.thread not in (None, "own"):
+            yield f'{of} thread must be "own" or None, not {shown(self.thread)}'
+        if self.thread and is_async(self.function):
+            yield f"{of} an async function runs on the event loop: leave thread out"
+        if not isinstance(self.parameters, Mapping) or self.parameters.get("type", "object") != "object":
+            yield f"{of} parameters must be a JSON schema of type object, not {shown(self.parameters)}"
+        if _is_deeper(self.parameters, MOST_SCHEMA_DEPTH):
+            yield f"{of} parameters are nested more than {MOST_SCHEMA_DEPTH} deep: let inner schemas be $defs"
 
     @classmethod
     def of(cls, function: "Callable[..., Any] | Tool") -> "Tool":
