@@ -292,8 +292,11 @@ async def _ended(turns: dict[str, _Turn], results: list[RunResult], failures: li
 class DoesTurns(Protocol):
     """Has turns of members done elsewhere, such as a `RunQueue` by workers."""
 
-    async def turn(self, prompt: str, *, session_id: str, length: int, queue: str) -> RunResult:
-        """What comes of saying that behind a session's first `length` records; asked twice, it is one run."""
+    async def turn(self, prompt: str, *, session_id: str, length: int, queue: str) -> RunResult | None:
+        """What comes of saying that behind a session's first `length` records; asked twice, it is one run.
+
+        None where it says more by then.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -531,7 +534,10 @@ class Team:
                     return None
                 if queue is not None and (now.progress.is_open or not now.goes_on):
                     length = now.progress.length
-                    result = await queue.turn(prompt, session_id=session_id, length=length, queue=self.name)
+                    turned = await queue.turn(prompt, session_id=session_id, length=length, queue=self.name)
+                    if turned is None:
+                        return None
+                    result = turned
                 elif now.goes_on:
                     result = await runner.resume(session_id)
                 else:

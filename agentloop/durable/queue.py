@@ -212,12 +212,14 @@ class RunQueue:
         )
         return await self._put(order, queue or found.queue or QUEUE, found.prompt)
 
-    async def turn(self, prompt: str, *, session_id: str, length: int, queue: str = QUEUE) -> RunResult:
+    async def turn(
+        self, prompt: str, *, session_id: str, length: int, queue: str = QUEUE
+    ) -> RunResult | None:
         """Have that said behind the first `length` records of a session, and wait for what it comes to.
 
-        It is one run, however many ask for it, in whatever processes. Where another run of the session is
-        open in that queue, that is waited for in its place. Cancelled, the run goes on. The result has no
-        messages; its output is text.
+        It is one run, however many ask for it, in whatever processes. None where the session says more by
+        then; another run of it that is open in that queue is waited for first. Cancelled, the run goes on.
+        The result has no messages; its output is text.
 
         Raises:
             UsageError: the prompt is empty, or a name is not allowed.
@@ -226,8 +228,14 @@ class RunQueue:
         """
         is_open = await self.runs(session_id=session_id, only_open=True, most=None)
         run_id = next((each.id for each in reversed(is_open) if each.queue == queue), None)
+        stem = sha256(f"{session_id} {length}".encode()).hexdigest()[:24]
+        if run_id is not None and not run_id.startswith(stem):
+            await self.wait(run_id)
+            return None
         if run_id is None:
-            stem = sha256(f"{session_id} {length}".encode()).hexdigest()[:24]
+            line = await self._store.info(session_id)
+            if (line.length if line else 0) != length:
+                return None
             tried = await self.runs(session_id=session_id, id_prefix=stem, most=None)
             message = self._redaction.hide(as_user_message(prompt))
             order = Order(
