@@ -111,11 +111,19 @@ def test_what_has_the_shape_of_a_secret_is_found_in_base64(
     assert clean.startswith("so it is: ")
     assert clean.endswith(": and no more")
     assert "[redacted: " in clean
-    assert not [
-        said for said, _, _ in in_base64(TextView(clean)) if secret[-8:] in said or secret[4:16] in said
-    ]
+    said = [view.text for view in in_base64(TextView(clean))]
+    assert not [each for each in said if secret[-8:] in each or secret[4:16] in each]
     assert secrets(clean) == clean
     assert in_pieces(secrets, text, pieces) == clean
+
+
+@pytest.mark.parametrize("hints", [(), ("badge-",), ("",), ("e-",)])
+def test_a_shape_of_ones_own_is_found_in_base64_by_any_hint_or_none(hints: tuple[str, ...]) -> None:
+    secrets = Secrets(shapes=[Shape(kind="badge", pattern="^my badge-[0-9]{6,9}$", hints=hints)])
+    runs = [b64encode(text.encode()).decode() for text in ("no badge-1 at all", "my badge-123456789")]
+    assert secrets(" and ".join([*runs, *runs])).count("[redacted: badge]") == 2
+    assert secrets(f"aa{runs[1]}") == "aa[redacted: badge]"
+    assert secrets("my badge-123456") == "[redacted: badge]"
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,12 @@ finds them, and says how much of a text in pieces is settled.
 """
 
 import re
+from array import array
 from base64 import b64encode
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import accumulate
+from functools import lru_cache, partial
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from agentloop._plumbing.checks import shown
@@ -29,7 +29,7 @@ from agentloop.redaction.shapes import (
     word_start,
     words_end,
 )
-from agentloop.redaction.views import NOTHING, TextView, in_base64, last_run, views_of
+from agentloop.redaction.views import NOTHING, Base64View, TextView, in_base64, last_run, views_of
 
 _LEAST_BASE64_BYTES = 8
 
@@ -104,6 +104,9 @@ def replaced(text: str, spans: Sequence[Span]) -> str:
 
 LEAST_VALUE_CHARS = 4
 """A shorter value stands in every other text."""
+
+_LAST_LINE = "-----end "
+"""What the last line of a block in PEM form begins with, in small letters."""
 
 _MOST_ROUNDS = 4
 """So often is looked for what is one only now that a secret beside it is gone: mostly once, then in vain."""
@@ -229,49 +232,56 @@ class Secrets:
 
     def _shaped(self, view: TextView) -> Iterator[Span]:
         """The matches in a view, and in what stands there in base64."""
-        for _, found in self._matches([view.text]):
-            yield Span(*view.span(found.start, found.end), found.kind, *view.span(found.first, found.last))
-        lines = view.unfolded()
-        pieces = list(in_base64(lines))
-        for number, found in self._matches([text for text, _, _ in pieces]):
-            _, at, before = pieces[number]
-            start, end = lines.span(*_letters(found.start + before, found.end + before, at))
-            first, last = lines.span(*_letters(found.first + before, found.last + before, at))
-            yield Span(start, end, found.kind, first, last)
+        yield from self._matches(view)
+        for said in in_base64(view.unfolded()):
+            yield from self._matches(said)
 
-    def _matches(self, texts: Sequence[str]) -> Iterator[tuple[int, Span]]:
-        """The matches in each of these texts, with its number."""
-        lowered = [text.lower() for text in texts]
-        whole, ends = NOTHING.join(lowered), list(accumulate(len(text) + 1 for text in lowered))
-        if PRIVATE_KEY in self.shapes:
-            for number in _holding(("-----end ",), whole, ends):
-                for start, end in headless(texts[number]):
-                    yield number, Span(start, end, PRIVATE_KEY.kind, start, end)
+    def _matches(self, view: TextView | Base64View) -> Iterator[Span]:
+        """The matches of each shape of which a hint stands in the view."""
+        lowered = view.text.lower()
+        pairs = _pairs(lowered)
+        if PRIVATE_KEY in self.shapes and _LAST_LINE in lowered:
+            for first, last in view.parts(lowered, [_LAST_LINE]):
+                for start, end in headless(view.text[first:last]):
+                    whole = view.span(first + start, first + end)
+                    yield Span(*whole, PRIVATE_KEY.kind, *whole)
         for shape in self.shapes:
-            numbers = _holding(shape.hints, whole, ends) if shape.hints else range(len(texts))
-            for number in numbers:
-                pattern = compiled(shape.pattern)
-                group = "secret" if "secret" in pattern.groupindex else 0
-                for match in pattern.finditer(texts[number]):
+            hints = _held(shape.hints, lowered, pairs)
+            if shape.hints and not hints:
+                continue
+            pattern = compiled(shape.pattern)
+            group = "secret" if "secret" in pattern.groupindex else 0
+            for begin, until in view.parts(lowered, hints or [""]):
+                for match in pattern.finditer(view.text[begin:until]):
                     start, end = match.span(group)
                     if start < end:
-                        yield number, Span(start, end, shape.kind, *match.span())
+                        whole = view.span(begin + match.start(), begin + match.end())
+                        secret = view.span(begin + start, begin + end) if group else whole
+                        yield Span(*secret, shape.kind, *whole)
 
 
-def _holding(hints: Iterable[str], whole: str, ends: Sequence[int]) -> Iterable[int]:
-    """The numbers of the texts that hold a hint, where all stand in one that is searched: most hold none."""
-    numbers = set[int]()
+def _pairs(text: str, at: int = 0) -> frozenset[int]:
+    """Each two letters from this place on, as numbers.
+
+    A text has all those of what stands in it, from its first letter on or from its second.
+    """
+    data = text.encode("latin-1", "replace")[at:]
+    return frozenset(array("H", data[: len(data) // 2 * 2]))
+
+
+@lru_cache(maxsize=1_024)
+def _pairs_of(hint: str) -> tuple[frozenset[int], frozenset[int]]:
+    return _pairs(hint), _pairs(hint, 1)
+
+
+def _held(hints: Iterable[str], lowered: str, pairs: frozenset[int]) -> list[str]:
+    """Those hints that stand in the text; most are out by its pairs."""
+    found = []
     for hint in hints:
-        at = whole.find(hint)
-        while at >= 0:
-            numbers.add(number := bisect_right(ends, at))
-            at = whole.find(hint, ends[number])
-    return numbers
-
-
-def _letters(start: int, end: int, at: int) -> tuple[int, int]:
-    """From where to where the letters stand that say these bytes in base64, which begins at a place."""
-    return at + start * 4 // 3, at - (-end * 4 // 3)
+        even, odd = _pairs_of(hint)
+        if (even <= pairs or odd <= pairs) and hint in lowered:
+            found.append(hint)
+    return found
 
 
 def _checked_values(values: object) -> tuple[str, ...]:

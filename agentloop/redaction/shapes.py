@@ -136,21 +136,21 @@ _WORD = r"(?:[a-z]{1,20}+|[A-Z]{1,20}+|(?=[0-9]))[0-9]{0,4}+"
 _NO_PROSE = rf"(?![a-z]{{2,10}}+://|[A-Za-z_.-]{{2,60}}+=|{_WORD}(?:-{_WORD}){{1,5}}+[ \t\r]{{0,8}}(?:\n|$))"
 """An address, a setting and hyphenated words are what one writes about passwords."""
 
-_PASSWORD = r"(?:pass(?:word|wd|phrase)|pwd(?!=[/~]))"
+_PASSWORD = r"[Pp](?i:ass(?:word|wd|phrase)|wd(?!=[/~]))"
 """`PWD=/…` is the folder that a shell is in."""
 _KEY = (
-    r"(?:key(?:(?<=api[_-]key)|(?<=apikey)|(?<=access[_-]key)|(?<=accesskey)|(?<=secret[_-]key)|(?<=secretkey)"
+    r"[KSTkst](?i:(?<=k)ey(?:(?<=api[_-]key)|(?<=apikey)|(?<=access[_-]key)|(?<=accesskey)|(?<=secret[_-]key)|(?<=secretkey)"
     r"|(?<=private[_-]key)|(?<=privatekey)|(?<=auth[_-]key)|(?<=authkey)|(?<=encryption[_-]key)"
     r"|(?<=signing[_-]key)|(?<=account[_-]key)|(?<=accountkey)|(?<=master[_-]key))"
-    r"|secret"
-    r"|token(?<!page[_-]token)(?<!pagetoken)(?<!next[_-]token)(?<!nexttoken)(?<!ation[_-]token)(?<!ationtoken)"
+    r"|(?<=s)ecret"
+    r"|(?<=t)oken(?<!page[_-]token)(?<!pagetoken)(?<!next[_-]token)(?<!nexttoken)(?<!ation[_-]token)(?<!ationtoken)"
     r"(?<!sync[_-]token)(?<!synctoken))"
 )
 """Names of what gives access; a token that names the next page of a list gives none."""
 
 
 def _assigned(kind: str, names: str, value: str, *hints: str) -> Shape:
-    return _ours(kind=kind, pattern=f"(?i:{names}){_IS}{_NEVER_SECRET}{value}", hints=hints)
+    return _ours(kind=kind, pattern=f"{names}{_IS}{_NEVER_SECRET}{value}", hints=hints)
 
 
 MOST_LINES = 200
@@ -196,7 +196,7 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
     prefixed("AWS key id", "AKIA", "ASIA", "ABIA", "ACCA", rest=r"[A-Z0-9]{16}(?![A-Za-z0-9])"),
     _ours(
         kind="AWS secret key",
-        pattern=rf"(?i:secret[_-]?(?:access[_-]?)?key){_IS}[\"']?(?P<secret>[A-Za-z0-9/+]{{40}})(?![A-Za-z0-9/+])",
+        pattern=rf"[Ss](?i:ecret[_-]?(?:access[_-]?)?key){_IS}[\"']?(?P<secret>[A-Za-z0-9/+]{{40}})(?![A-Za-z0-9/+])",
         hints=("secret",),
     ),
     # https://github.blog/engineering/behind-githubs-new-authentication-token-formats/: a prefix and 36
@@ -374,7 +374,7 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
     # https://www.rfc-editor.org/rfc/rfc6265: of the pairs one is long, or letters and digits
     _ours(
         kind="cookie",
-        pattern=rf"(?i:cookie)[\"']?{_GAP}:{_GAP}[\"']?(?=(?:{_TOKEN}={_CRUMB}{{0,300}}+; ?){{0,20}}?"
+        pattern=rf"[Cc](?i:ookie)[\"']?{_GAP}:{_GAP}[\"']?(?=(?:{_TOKEN}={_CRUMB}{{0,300}}+; ?){{0,20}}?"
         rf"{_TOKEN}={_NEVER_SECRET}(?:{_CRUMB}{{16}}|(?=[A-Za-z]{{0,20}}[0-9]){_CRUMB}{{8}}))"
         rf"(?P<secret>{_TOKEN}={_CRUMB}{{0,4096}}+(?:; ?{_TOKEN}={_CRUMB}{{0,4096}}+){{0,36}}+)",
         hints=("cookie",),
@@ -383,7 +383,7 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
     # https://dev.mysql.com/doc/refman/8.4/en/command-line-options.html: the value stands right behind -p
     _ours(
         kind="password",
-        pattern=rf"(?i:mysql|mariadb)[a-z_-]{{0,12}}(?:[ \t]{{1,8}}+[!-~]{{1,100}}+){{0,6}}?[ \t]{{1,8}}+-p"
+        pattern=rf"[Mm](?i:ysql|ariadb)[a-z_-]{{0,12}}(?:[ \t]{{1,8}}+[!-~]{{1,100}}+){{0,6}}?[ \t]{{1,8}}+-p"
         rf"(?!(?:ort|ipe|ie|thread|rotocol)\b|[\"']?[\[]){_NEVER_SECRET}{_ARGUMENT}",
         hints=("mysql", "mariadb"),
         words=8,
@@ -407,13 +407,13 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
     # https://www.rfc-editor.org/rfc/rfc6750 and 7617
     _ours(
         kind="authorization",
-        pattern=rf"(?i:authorization){_IS}[\"']?(?i:bearer|basic|token|apikey)[ \t]{{1,8}}+{_NEVER_SECRET}"
+        pattern=rf"[Aa](?i:uthorization){_IS}[\"']?(?i:bearer|basic|token|apikey)[ \t]{{1,8}}+{_NEVER_SECRET}"
         r"(?P<secret>[A-Za-z0-9._~+/=|:-]{6,}+)",
         hints=("authorization",),
     ),
     _ours(
         kind="bearer token",
-        pattern=r"(?i:bearer)" + apart("......") + r"[ \t]{1,8}+(?=[A-Za-z._~+/=-]{0,400}+[0-9])"
+        pattern=r"[Bb](?i:earer)" + apart("......") + r"[ \t]{1,8}+(?=[A-Za-z._~+/=-]{0,400}+[0-9])"
         r"(?P<secret>[A-Za-z0-9._~+/=-]{20,}+)",
         hints=("bearer",),
     ),
@@ -447,7 +447,7 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
     # Several words, as JSON and its like hold them.
     _ours(
         kind="password",
-        pattern=rf"(?i:{_PASSWORD})[\"']{_GAP}(?::|=>){_GAP}(?P<quote>[\"']){_NEVER_SECRET}(?!{_LABEL_OF_ONE})"
+        pattern=rf"{_PASSWORD}[\"']{_GAP}(?::|=>){_GAP}(?P<quote>[\"']){_NEVER_SECRET}(?!{_LABEL_OF_ONE})"
         rf"(?P<secret>{_UNQUOTED_WORD}(?: {_UNQUOTED_WORD}){{1,11}})(?=(?P=quote))",
         hints=("pass", "pwd"),
         words=15,

@@ -9,7 +9,7 @@ import json
 import string
 from binascii import a2b_base64
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from itertools import accumulate, pairwise
 
@@ -43,16 +43,20 @@ _64 = "[A-Za-z0-9+/_-]"
 _FOLD = pattern(rf"([\r\n](?<={_64}{{16}}[\r\n])\n?[ \t]{{0,8}})(?={_64}|\Z)")
 """The end of a line of base64, and what its next line is indented by."""
 
-_RUN = pattern(rf"(?<!{_64}){_64}{{24,}}+")
-"""A shorter one holds no key."""
-
-_ASCII = pattern(rb"[\t\n\r -~]{16,}+")
+_RUN = pattern(rf"(?:{_64}{{0,23}}+[^A-Za-z0-9+/_-]++)*+(?:({_64}{{24,}}+)|{_64}{{0,23}}\Z)")
+"""A run of base64 behind all that is none; a shorter one holds no key."""
 
 BREAK = "\x1b"
 """A letter that is no part of a word, in the place of what is not seen."""
 
 NOTHING = "\0"
 """A letter that is no part of a line, in the place of what is taken out."""
+
+_ASCII = bytes(byte if byte in b"\t\n\r" or 32 <= byte < 127 else 0 for byte in range(256))
+"""Bytes that are ASCII as they are, and `NOTHING` for any other."""
+
+_LEAST_ASCII_CHARS = 16
+"""A shorter piece of ASCII in base64 holds no key."""
 
 _ALPHABET = string.ascii_letters + string.digits + "+/_-"
 _PLAIN = str.maketrans("-_", "+/")
@@ -81,13 +85,14 @@ class TextView:
         return self._reading(parts, list(map(_letter, parts[1::2]))) if len(parts) > 1 else self
 
     def seen(self) -> "tuple[TextView, ...]":
-        """With a break for what takes no room on a terminal, and with nothing; no view where all is seen."""
+        """With nothing for what takes no room on a terminal, and with a break if it has colours."""
         if self.text.isascii() and "\x1b" not in self.text:
             return ()
         parts = _UNSEEN.split(self.text)
         if len(parts) == 1:
             return ()
-        return tuple(self._reading(parts, [letter] * (len(parts) // 2)) for letter in (BREAK, ""))
+        letters = (BREAK, "") if "\x1b" in self.text or "\x9b" in self.text else ("",)
+        return tuple(self._reading(parts, [letter] * (len(parts) // 2)) for letter in letters)
 
     def unfolded(self) -> "TextView":
         """With the lines of base64 put together."""
@@ -111,6 +116,10 @@ class TextView:
             return True
         shift = there[at] - here[at]
         return self._of._is_other(start + shift, end + shift, before)
+
+    def parts(self, lowered: str, hints: Iterable[str]) -> Iterator[tuple[int, int]]:
+        """The whole of it."""
+        yield 0, len(self.text)
 
     def place(self, place: int) -> int:
         """Where the letter at this place was written."""
@@ -158,7 +167,7 @@ class TextView:
 def views_of(view: TextView) -> Iterator[TextView]:
     """The view itself and as it reads decoded, again and again; each also without what is not seen.
 
-    What is not seen parts words in one view (a colour before a key) and is gone in the next (one inside).
+    A colour parts words in one view (one before a key) and is gone in the next (one inside).
     """
     for _ in range(_MOST_LAYERS + 1):
         yield view
@@ -171,21 +180,48 @@ def views_of(view: TextView) -> Iterator[TextView]:
         decoded.since, view = view, decoded
 
 
-def in_base64(view: TextView) -> Iterator[tuple[str, int, int]]:
-    """Each longer piece of ASCII that stands in the view in base64, wherever in a group of it that begins.
+def in_base64(view: TextView) -> "Iterator[Base64View]":
+    """The ASCII that stands in the view in base64, wherever in a group of it that begins.
 
-    With each, the place in the view from which on groups of four letters are three bytes, and how many bytes
-    stand there before it. What a view looked at before holds too is left out.
+    What a view looked at before holds too is left out.
     """
-    for run in _RUN.finditer(view.text):
-        if not view.is_new(*run.span()):
-            continue
-        letters = run[0].translate(_PLAIN)
-        for begin in range(4):
-            group = letters[begin : len(letters) - ((len(letters) - begin) % 4 == 1)]
-            data = a2b_base64(group + "=" * (-len(group) % 4))
-            for found in _ASCII.finditer(data):
-                yield found[0].decode(), run.start() + begin, found.start()
+    found = (run.span(1) for run in _RUN.finditer(view.text) if run[1])
+    if runs := [span for span in found if view.is_new(*span)]:
+        letters = view.text.translate(_PLAIN)
+        for first in range(4):
+            begins = [start + first for start, _ in runs]
+            yield Base64View(view, begins, [letters[start + first : end] for start, end in runs])
+
+
+class Base64View:
+    """Runs of base64 in a view as the ASCII they say, with `NOTHING` between its pieces."""
+
+    def __init__(self, view: TextView, begins: list[int], runs: list[str]) -> None:
+        self._view, self._begins = view, begins
+        # Each in whole groups of four letters, and one more that says no ASCII.
+        groups = [run.ljust(len(run) // 4 * 4 + 8, "/") for run in runs]
+        data = bytearray(a2b_base64("".join(groups)))
+        self._starts = [0, *accumulate(len(group) // 4 * 3 for group in groups)]
+        for start, run in zip(self._starts, runs, strict=False):
+            data[start + len(run) * 3 // 4] = 0  # in part of the run, in part of what it was filled up with
+        self.text = data.translate(_ASCII).decode()
+
+    def parts(self, lowered: str, hints: Iterable[str]) -> Iterator[tuple[int, int]]:
+        """The pieces that hold a hint, each once; an empty hint is in all of them."""
+        found = set[tuple[int, int]]()
+        for hint in hints:
+            at = lowered.find(hint)
+            while 0 <= at < len(lowered):
+                end = self.text.find(NOTHING, at)
+                found.add((self.text.rfind(NOTHING, 0, at) + 1, end))
+                at = lowered.find(hint, end + 1)
+        return (span for span in found if span[1] - span[0] >= _LEAST_ASCII_CHARS)
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """From where to where the letters were written that say these bytes."""
+        run = bisect_right(self._starts, start) - 1
+        begin, at = self._begins[run], self._starts[run]
+        return self._view.span(begin + (start - at) * 4 // 3, begin - (-(end - at) * 4 // 3))
 
 
 def last_run(text: str) -> int:
