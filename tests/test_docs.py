@@ -50,7 +50,7 @@ PUBLIC = (
     ),
 )
 
-FRAMEWORKS = {"CompactHistory", "CompactInput", "CompactMiddleware", "CompactSession"}
+FRAMEWORKS = {"CompactConversation", "CompactHistory", "CompactInput", "CompactMiddleware", "CompactSession"}
 """What the doors to frameworks have, which are not installed here."""
 
 FENCE = re.compile(r"^```(\S*) *(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -82,6 +82,7 @@ DOORS = {
     "pydantic_ai": "integrations/pydantic_ai.py",
     "agents": "integrations/openai_agents.py",
     "langchain": "integrations/langchain.py",
+    "strands": "integrations/strands.py",
     "structlog": "cli",
     "click": "cli",
     "rich": "cli",

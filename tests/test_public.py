@@ -96,7 +96,8 @@ def test_importing_loads_nothing_but_what_loads_the_rest_later() -> None:
 def test_a_door_without_its_extra_says_which_it_needs() -> None:
     script = """
 import importlib, sys
-doors = {"pydantic_ai": "", "agents": "openai_agents", "langchain": "", "opentelemetry": "otel"}
+doors = {"pydantic_ai": "", "agents": "openai_agents", "langchain": "", "strands": ""}
+doors |= {"opentelemetry": "otel"}
 for vendor, name in doors.items():
     sys.modules[vendor] = None
     try:
@@ -111,6 +112,7 @@ for vendor, name in doors.items():
             ("pydantic-ai", "pydantic-ai"),
             ("openai-agents", "openai-agents"),
             ("langchain", "langchain"),
+            ("strands", "strands"),
             ("OpenTelemetry", "otel"),
         ]
     ]

@@ -1,7 +1,9 @@
 """What the doors to other frameworks share: their messages as chat completions, compacted, and back."""
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, TypeVar
 
 from agentloop.compaction import Compaction, compact_messages_async
@@ -80,3 +82,9 @@ class Door(ABC, Generic[T]):
         if message["role"] != "tool" or text == self._read(item)["content"]:
             return item
         return self._change(item, text)
+
+
+def now(work: Coroutine[Any, Any, T]) -> T:
+    """What the work gives, also where an event loop runs already: it has one of its own, in a thread."""
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        return thread.submit(asyncio.run, work).result()

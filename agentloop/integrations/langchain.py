@@ -3,13 +3,11 @@
 agent = create_agent(model, tools, middleware=[CompactMiddleware(window="128k")])
 """
 
-import asyncio
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from agentloop.errors import UsageError
-from agentloop.integrations.door import Door
+from agentloop.integrations.door import Door, now
 from agentloop.messages import Json
 from agentloop.models import ChatModel
 from agentloop.strategies import Strategy
@@ -51,8 +49,7 @@ class CompactMiddleware(Door[AnyMessage], AgentMiddleware[Any, Any]):
 
     def before_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
         """Make the messages fit before each request."""
-        with ThreadPoolExecutor(max_workers=1) as thread:
-            return thread.submit(asyncio.run, self.abefore_model(state, runtime)).result()
+        return now(self.abefore_model(state, runtime))
 
     async def abefore_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
         """The same, awaited."""

@@ -27,7 +27,8 @@ MODULES = (
     "agentloop.triggers",
     "agentloop.workspace",
 )
-FRAMEWORKS = {f"agentloop.integrations.{name}" for name in ("pydantic_ai", "openai_agents", "langchain")}
+_DOORS = ("pydantic_ai", "openai_agents", "langchain", "strands")
+FRAMEWORKS = {f"agentloop.integrations.{name}" for name in _DOORS}
 """The doors to frameworks that are not installed where most tests run."""
 
 FILE = "surface.json"

@@ -1,0 +1,159 @@
+"""Compaction for agents of strands (https://strandsagents.com).
+
+agent = Agent(model, conversation_manager=CompactConversation(window="128k"))
+"""
+
+import base64
+import json
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import Any, TypeAlias
+
+from agentloop.errors import UsageError
+from agentloop.integrations.door import Door, now
+from agentloop.messages import Json
+from agentloop.models import ChatModel
+from agentloop.strategies import Strategy
+from agentloop.triggers import TokenCount, Trigger
+
+try:
+    from strands.agent.conversation_manager import ConversationManager
+    from strands.hooks import BeforeModelCallEvent, HookRegistry
+    from strands.types.exceptions import ContextWindowOverflowException
+except ImportError as error:
+    raise UsageError("strands needs the extra 'strands': install agentloop-kit[strands]") from error
+
+__all__ = ["CompactConversation"]
+
+_Item: TypeAlias = tuple[Json, list[Json]]
+"""A message, and those of its blocks that are one chat message: a result, or all that is none."""
+
+
+class CompactConversation(ConversationManager):
+    """Keeps an agent's messages inside the window: the `conversation_manager` of an `Agent`.
+
+    What leaves the messages is replaced by a record of it, in `agent.messages` too. What stays is as it was,
+    with thoughts and all. The arguments are as `compact_messages` has them; without a `trigger` nothing is
+    done below 75 % of the window. Where a server refuses a request as too large all the same, the messages
+    are compacted once more, as far as that goes.
+    """
+
+    def __init__(
+        self,
+        *,
+        window: int | str,
+        strategy: Strategy | None = None,
+        model: ChatModel | None = None,
+        trigger: Trigger | None = None,
+    ) -> None:
+        super().__init__()
+        self._door, self._smaller = (
+            _Messages(window=window, strategy=strategy, model=model, trigger=each)
+            for each in (trigger, TokenCount(1))
+        )
+
+    def register_hooks(self, registry: HookRegistry, **kwargs: Any) -> None:
+        """Make the messages fit before each request."""
+        super().register_hooks(registry, **kwargs)
+        registry.add_callback(BeforeModelCallEvent, self._before_model_call)
+
+    async def _before_model_call(self, event: BeforeModelCallEvent) -> None:
+        await self._door.fit(event.agent)
+
+    def apply_management(self, agent: Any, **kwargs: Any) -> None:
+        """Do nothing: the next request is made to fit when it is made."""
+
+    def reduce_context(self, agent: Any, e: Exception | None = None, **kwargs: Any) -> None:
+        """Make the messages fewer, since a server refused them as too many.
+
+        Raises:
+            ContextWindowOverflowException: they cannot become fewer.
+        """
+        if not now(self._smaller.fit(agent)):
+            raise e or ContextWindowOverflowException("the messages cannot become fewer")
+
+
+class _Messages(Door[_Item]):
+    """An agent's messages as what a door keeps small."""
+
+    async def fit(self, agent: Any) -> bool:
+        """Whether the agent's messages had to become others."""
+        items = list(_items(agent.messages))
+        tools = [_schema(spec) for spec in agent.tool_registry.get_all_tool_specs()]
+        kept = await self._fold(items, system=agent.system_prompt, tools=tools)
+        if kept is not items:
+            agent.messages[:] = _messages(kept)
+        return kept is not items
+
+    def _read(self, item: _Item) -> Json:
+        return _read(item)
+
+    def _write(self, message: Json) -> _Item:
+        blocks: list[Json] = [{"text": message["content"]}]
+        return {"role": message["role"], "content": blocks}, blocks
+
+    def _change(self, item: _Item, text: str) -> _Item:
+        message, (block,) = item
+        return message, [{"toolResult": {**block["toolResult"], "content": [{"text": text}]}}]
+
+
+def _items(messages: Iterable[Any]) -> Iterator[_Item]:
+    for message in messages:
+        others = [block for block in message["content"] if "toolResult" not in block]
+        yield from ((message, [block]) for block in message["content"] if "toolResult" in block)
+        if others or not message["content"]:
+            yield message, others
+
+
+def _messages(items: Iterable[_Item]) -> Iterator[Json]:
+    """The messages of these items: those in a row of one message stand in one again."""
+    for _, row in groupby(items, lambda item: id(item[0])):
+        (message, blocks), *more = row
+        whole = [*blocks, *(block for _, others in more for block in others)]
+        same = len(whole) == len(message["content"]) and all(block in message["content"] for block in whole)
+        yield message if same else {**message, "content": whole}
+
+
+def _read(item: _Item) -> Json:
+    message, blocks = item
+    if blocks and "toolResult" in blocks[0]:
+        result = blocks[0]["toolResult"]
+        text = "\n".join(_text(each) for each in result["content"])
+        return {"role": "tool", "tool_call_id": result["toolUseId"], "content": text}
+    if any("image" in block for block in blocks):
+        return {"role": message["role"], "content": [_part(block) for block in blocks]}
+    said = [
+        _text(block) for block in blocks if not {"toolUse", "reasoningContent", "cachePoint"} & set(block)
+    ]
+    calls = [_call(block["toolUse"]) for block in blocks if "toolUse" in block]
+    read: Json = {"role": message["role"], "content": "\n\n".join(said)}
+    return {**read, "tool_calls": calls} if calls else read
+
+
+def _text(block: Json) -> str:
+    """What a block says; of what chat completions have no form for, all that it holds."""
+    if "json" in block:
+        return json.dumps(block["json"], ensure_ascii=False)
+    return block["text"] if "text" in block else repr(block)
+
+
+def _part(block: Json) -> Json:
+    image = block.get("image", {})
+    if data := image.get("source", {}).get("bytes"):
+        url = f"data:image/{image['format']};base64,{base64.b64encode(data).decode()}"
+        return {"type": "image_url", "image_url": {"url": url}}
+    return {"type": "text", "text": _text(block)}
+
+
+def _call(use: Json) -> Json:
+    function = {"name": use["name"], "arguments": json.dumps(use["input"], ensure_ascii=False)}
+    return {"id": use["toolUseId"], "type": "function", "function": function}
+
+
+def _schema(spec: Json) -> Json:
+    function = {
+        "name": spec["name"],
+        "description": spec["description"],
+        "parameters": spec["inputSchema"]["json"],
+    }
+    return {"type": "function", "function": function}
