@@ -200,6 +200,7 @@ NEEDS_YES = (
     "call it yourself"
 )
 REJECTED = "not run: a person said no: {reason}"
+YES_ELSEWHERE = "the yes was for the session that this one is a copy of: call it again"
 CHANGED = "[A person changed the arguments to {arguments}]\n"
 CHECK_FAILED = "not run: what checks calls failed"
 LIMIT_BEFORE_CALL = "not run: {reason}"

@@ -5,8 +5,9 @@ alone or with a pattern: `write(docs/*)`, `shell(git *)`. What one denies is den
 then what one asks about is asked about; then what one allows runs.
 
 A shell line is cut at `;`, `&`, `|` and line ends, and each part must be allowed. What is not plain is asked
-about, unless a rule has the very line: substitution, redirection, groups, escapes, variables. So is what runs
-its arguments (`env`, `sudo`, `xargs`), unless the rule begins with that very word.
+about, unless a rule has the very line: substitution, redirection, groups, escapes, variables, and `*` in a
+command's name. So is what runs its arguments (`env`, `sudo`, `xargs`), unless the rule begins with that very
+word.
 """
 
 import posixpath
@@ -32,13 +33,21 @@ KINDS: Mapping[str, tuple[str, str]] = {
 
 _RULE = pattern(r"([^()\s]+)(?:\((.+)\))?", re.DOTALL)
 _RUNS_OTHERS = pattern(
-    "!|bash|builtin|busybox|chroot|command|dash|do|doas|else|env|eval|exec|find|flock|if|ionice|ksh|nice|nohup|"
-    "parallel|setsid|sh|ssh|stdbuf|strace|su|sudo|then|time|timeout|until|watch|while|xargs|zsh|.*=.*"
+    r"!|\.|ash|bash|builtin|busybox|chroot|chrt|command|coproc|csh|dash|do|doas|elif|else|env|eval|exec|fakeroot|"
+    "fd|find|fish|flock|gdb|if|ionice|ksh|ltrace|nice|nohup|nsenter|parallel|pkexec|pwsh|rbash|runuser|script|"
+    "setarch|setsid|sh|source|ssh|stdbuf|strace|su|sudo|systemd-run|taskset|tcsh|then|time|timeout|trap|unshare|"
+    "until|valgrind|watch|while|xargs|zsh|.*=.*"
 )
 """Words behind which another command may stand. Not all there are; what is not known is not allowed
 either."""
-_NOT_PLAIN = frozenset("$`\\<>(){}#~")
+_SHELLS = pattern("(a|ba|c|da|fi|k|pw|rba|tc|z)?sh")
+_NOT_PLAIN = frozenset("$`\\<>(){}#~\r")
 _NOT_PLAIN_QUOTED = frozenset("$`\\")
+_GLOB = frozenset("*?]")
+_BLANK = pattern(r"\s")
+_BLANKS = " \t\n"
+_GAP = "\N{SYMBOL FOR SPACE}"
+"""Stands for a blank within a word, where a pattern that allows is not to take it for one between words."""
 _INNER = pattern(r"[;&|\n`(){}]|\$\(")
 _DEEPEST = 8
 """So many commands that run others are looked through, one in the other."""
@@ -121,6 +130,11 @@ class Rules:
             return "ask" if call and not call.is_plain and (rules["deny"] or rules["ask"]) else "allow"
         return "allow" if call and call.is_covered(patterns) else "ask"
 
+    def strictest(self, tool: str, *given: Mapping[str, Any]) -> Verdict | None:
+        """What is strictest of what they say of calls with each of these arguments."""
+        said = [self.verdict(tool, arguments) for arguments in given]
+        return next((each for each in _VERDICTS if each in said), None)
+
     def _of(self, tool: str) -> Mapping[Verdict, Sequence[_Rule]]:
         kind, _ = KINDS.get(tool, (None, ""))
         return {
@@ -158,10 +172,13 @@ class _Path:
     is_plain = True
 
     def touches(self, wanted: str) -> bool:
-        return fnmatchcase(self.path, posixpath.normpath(wanted))
+        """Whether the pattern meets it; a path from the root down, wherever the folder may begin in it."""
+        names = self.path.split("/")
+        tails = ["/".join(names[at:]) for at in range(len(names))] if self.path[:1] == "/" else [self.path]
+        return any(fnmatchcase(each, posixpath.normpath(wanted)) for each in tails)
 
     def is_covered(self, patterns: Sequence[str]) -> bool:
-        return any(map(self.touches, patterns))
+        return any(fnmatchcase(self.path, posixpath.normpath(each)) for each in patterns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +209,10 @@ class _Line:
         )
         for words in (*self.parts, *(part.split() for part in inner)):
             yield from _runs(words)
+        if any(map(_reads_commands, self.parts[1:])):
+            for said in (word for words in self.parts for word in words if " " in word):
+                for words in _line(said).parts:
+                    yield from _runs(words)
 
 
 def _runs(words: Sequence[str], depth: int = 0) -> Iterator[Sequence[str]]:
@@ -207,6 +228,12 @@ def _runs(words: Sequence[str], depth: int = 0) -> Iterator[Sequence[str]]:
                 yield from _runs(inner, depth + 1)
 
 
+def _reads_commands(words: Sequence[str]) -> bool:
+    """Whether it is a shell, which runs what others print to it."""
+    names = [word for word in words if word[:1] != "-"]
+    return bool(names) and _SHELLS.fullmatch(posixpath.basename(names[-1])) is not None
+
+
 def _meets(words: Sequence[str], wanted: str) -> bool:
     text = " ".join(words)
     return fnmatchcase(text, wanted) or (wanted.endswith(" *") and text == wanted[:-2])
@@ -214,7 +241,8 @@ def _meets(words: Sequence[str], wanted: str) -> bool:
 
 def _is_allowed(words: Sequence[str], wanted: str) -> bool:
     is_named = words[0] == wanted.split(maxsplit=1)[0]
-    return _meets(words, wanted) and (is_named or not _RUNS_OTHERS.fullmatch(posixpath.basename(words[0])))
+    whole = [_BLANK.sub(_GAP, word) for word in words]
+    return _meets(whole, wanted) and (is_named or not _RUNS_OTHERS.fullmatch(posixpath.basename(words[0])))
 
 
 def _call(kind: str | None, value: str) -> _Path | _Line | None:
@@ -227,7 +255,7 @@ def _line(text: str) -> _Line:
     """The line, read as a shell would read it as long as it is plain."""
     parts: list[list[str]] = [[]]
     word, quote, is_plain = None, "", True
-    for char in text.strip():
+    for char in text.strip(_BLANKS):
         if quote:
             if char == quote:
                 quote = ""
@@ -236,7 +264,7 @@ def _line(text: str) -> _Line:
         elif char in "'\"":
             quote, word = char, word or ""
             continue
-        elif char in " \t\r\n;&|":
+        elif char in " \t\n;&|":
             if word is not None:
                 parts[-1].append(word)
             word = None
@@ -244,9 +272,10 @@ def _line(text: str) -> _Line:
                 parts.append([])
             continue
         else:
-            is_plain = is_plain and char not in _NOT_PLAIN
+            is_odd_name = not parts[-1] and char in _GLOB
+            is_plain = is_plain and char not in _NOT_PLAIN and not is_odd_name
         word = (word or "") + char
     if word is not None:
         parts[-1].append(word)
     found = [part for part in parts if part]
-    return _Line(text.strip(), found, is_plain and not quote and bool(found))
+    return _Line(text.strip(_BLANKS), found, is_plain and not quote and bool(found))

@@ -1,9 +1,11 @@
 """Tools that need a person's yes: asked, answered in any process, and never run without one."""
 
+import asyncio
 import contextlib
 import itertools
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -26,6 +28,7 @@ from agentloop import (
     tool,
 )
 from agentloop.events import ApprovalAnswered, ApprovalAsked, MessageRecord
+from agentloop.prompts import YES_ELSEWHERE
 from agentloop.stores import InMemoryStore
 from agentloop.stream import AnyStreamEvent, event_type
 from agentloop.testing import ScriptedModel, calls
@@ -365,3 +368,38 @@ async def test_l24_no_call_runs_that_was_denied_or_has_no_yes(
     allowed = {"other" if reply.arguments else path for path, reply in yes.items()}
     assert set(disc.gone) <= allowed
     assert len(disc.gone) <= len(yes)
+
+
+@pytest.mark.parametrize("how", ["fork", "import", "history"])
+async def test_a_yes_is_of_no_copy_of_its_session(how: str) -> None:
+    places: list[str] = []
+    begun = asyncio.Event()
+
+    @tool(needs_approval=True, idempotent=True)
+    async def launch(place: str) -> str:
+        """Launch."""
+        places.append(place)
+        begun.set()
+        if len(places) == 1:
+            await asyncio.Event().wait()
+        return "there"
+
+    agent = Agent(ScriptedModel([calls(launch={"place": "mars"}), "done"]), tools=[launch])
+    runner = Runner(agent, transcripts=None)
+    [call] = (await runner.run("go", session_id="s")).pending
+    run = asyncio.create_task(runner.resume("s", answers={call.call_id: Approve()}))
+    await begun.wait()
+    run.cancel()
+    await asyncio.wait({run})
+    log = await runner.sessions.export("s", format="events")
+    if how == "fork":
+        await runner.sessions.fork("s", new_id="copy")
+    elif how == "import":
+        await runner.sessions.import_(log, session_id="copy")
+    again = Runner(replace(agent, model=ScriptedModel(["done"])), store=runner.store, transcripts=None)
+    if how == "history":
+        await again.run("and?", session_id="copy", history=log)
+    else:
+        await again.resume("copy")
+    told = [each.text for each in await again.sessions.messages("copy") if each.role == "tool"]
+    assert (places, told) == (["mars"], [f"not run: a person said no: {YES_ELSEWHERE}"])

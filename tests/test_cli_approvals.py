@@ -1,10 +1,14 @@
 """Calls that wait for a yes, on the command line and in the chat."""
 
 import json
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from agentloop import Pending
+from agentloop.cli.asking import shown_call
 from tests.cli_kit import agentloop, terminal
 from tests.strict_provider import StrictProvider
 from tests.strict_replies import Reply, calling
@@ -18,7 +22,8 @@ def waiting(tmp_path: Path, *options: str) -> str:
         done = agentloop("-p", "go", "--base-url", provider.url, "--session", "s", *options, cwd=tmp_path)
     assert done.status == 4
     assert 'waits for a yes: run_command(command="rm x")' in done.err
-    assert "say yes by: " in done.err
+    [row] = agentloop("approvals", "--json", cwd=tmp_path).events
+    assert f"approve s {row['call_id']} " in done.err
     return "s"
 
 
@@ -118,3 +123,28 @@ def test_the_chat_shows_a_write_and_asks(
     assert (file.read_text() if file.exists() else None) == left
     if told:
         assert provider.bodies[-1]["messages"][-1]["content"].startswith(told)
+
+
+SHOWN: list[tuple[dict[str, Any], list[str]]] = [
+    ({"command": "ls\nrm x"}, ["  $ ls", "  $ rm x"]),
+    ({"command": "ls", "host": "prod"}, ["  $ ls", '  {"host": "prod"}']),
+    (
+        {"path": "a\n+b", "old": "x", "new": "y", "all": True},
+        ["  --- a +b", "  -x", "  +y", '  {"all": true}'],
+    ),
+    ({"path": "a", "content": "x", "mode": "777"}, ["  +++ a", "  +x", '  {"mode": "777"}']),
+    ({"path": "a", "content": "x\n" * 6_000}, ["  a: 0 lines become these", "  +x"]),
+    ({"path": "pipe", "content": "x"}, ["  +x"]),
+    ({"path": "same", "content": "one\n"}, ["  same: no line is changed"]),
+    ({"text": "x" * 500 + "end"}, ['  {"text": "' + "x" * 500 + 'end"}']),
+    ({}, ["  {}"]),
+]
+
+
+@pytest.mark.parametrize(("arguments", "lines"), SHOWN)
+def test_all_of_a_call_is_shown(arguments: dict[str, Any], lines: list[str], tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "same").write_text("one\n")
+    pending = Pending(call_id="c", tool="t", arguments=arguments, session_id="s")
+    shown = [str(line) for line in shown_call(pending, tmp_path)]
+    assert [line for line in lines if line not in shown] == []

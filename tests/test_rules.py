@@ -1,5 +1,6 @@
 """Rules for calls: what a shell line must be for it to run unasked, and what never runs."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -103,6 +104,14 @@ alias git=rm; git log
 cd x && git log
 pytest $(cat f)
 pytest > f
+'git /x' y
+"git log"
+g?t log
+g*/t log
+[g]it log
+coproc git log
+. git log
+trap 'git log' EXIT
 """
 LINES = [(line, "allow") for line in ALLOWED.splitlines() if line]
 LINES += [(line, "ask") for line in ASKED.splitlines() if line]
@@ -122,6 +131,9 @@ def test_what_a_line_must_be_to_run_unasked(line: str, verdict: str) -> None:
         ("git log\ngit status", "allow"),
         ("", "ask"),
         ("git log\0", "allow"),
+        ("git\r/x y", "ask"),
+        ("\u00a0git log", "ask"),
+        ("'git\t/x' y", "ask"),
         ("git log\u00a0x", "allow"),
     ],
 )
@@ -158,6 +170,18 @@ NO_RM = Rules(allow=["shell"], deny=["shell(rm *)", "shell(git push*)"])
         ("if true; then rm x; fi", "deny"),
         ("$RM x", "ask"),
         ("r\\m x", "ask"),
+        ("/bin/r? x", "ask"),
+        ("[r]m x", "ask"),
+        ("[ -e x ] && ls", "allow"),
+        ("ls *.py", "allow"),
+        ("echo 'rm x' | sh", "deny"),
+        ("echo 'ls; rm x' | sudo bash -x", "deny"),
+        ("echo 'rm x' | cat; sh build", "allow"),
+        ("coproc rm x", "deny"),
+        ("if a; then b; elif rm x; then c; fi", "deny"),
+        ("trap 'rm x' EXIT", "deny"),
+        ("fish -c 'rm x'", "deny"),
+        ("taskset 1 rm x", "deny"),
     ],
 )
 def test_what_is_denied_is_found_wherever_it_stands(line: str, verdict: str) -> None:
@@ -174,6 +198,8 @@ def test_what_is_denied_is_found_wherever_it_stands(line: str, verdict: str) -> 
         ("docs/secret/a.md", "deny"),
         ("docs/x/../secret/a.md", "deny"),
         ("/docs/a.md", "ask"),
+        ("/work/docs/secret/a.md", "deny"),
+        ("//work/docs/secret/a.md", "deny"),
     ],
 )
 def test_paths_are_held_to_patterns(path: str, verdict: str) -> None:
@@ -214,3 +240,16 @@ async def test_a_runner_heeds_them(tmp_path: Any) -> None:
     assert [each.arguments["command"] for each in result.pending] == ["echo two > f"]
     texts = [message.text for message in result.messages if message.role == "tool"]
     assert sorted(texts) == ["not run: it was denied: a rule denies it", "one\n[exit status 0]"]
+
+
+@pytest.mark.parametrize("path", ["docs/out/post-checkout", "{root}/.git/hooks/post-checkout"])
+async def test_a_write_through_a_link_is_held_to_where_it_leads(path: str, tmp_path: Path) -> None:
+    hooks = tmp_path / ".git" / "hooks"
+    hooks.mkdir(parents=True)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "out").symlink_to("../.git/hooks")
+    model = ScriptedModel([calls(write_file={"path": path.format(root=tmp_path), "content": "x"})])
+    agent = Agent(model, tools=workspace_tools(tmp_path, allow=["write"]))
+    asking = Rules(allow=["write(docs/*)"])
+    result = await Runner(agent, transcripts=None, rules=asking).run("go")
+    assert (result.status, list(hooks.iterdir())) == ("needs_approval", [])

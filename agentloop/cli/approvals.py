@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from agentloop._plumbing.strict_json import strict_value
-from agentloop._plumbing.truncate import head
+from agentloop._plumbing.truncate import beginning
 from agentloop.approvals import Answers, ApprovalReply, Approve, Pending, Reject, Respond
 from agentloop.cli.answer_writers import json_line
 from agentloop.cli.options import AGENT, BUSY, COMPACTION, LIMITS, MODEL, OUTPUT, STORE, options
@@ -121,8 +121,8 @@ def who() -> str:
 
 
 def arguments_line(pending: Pending) -> str:
-    """The arguments of a call, on one line."""
-    return line_of(head(json.dumps(pending.arguments, ensure_ascii=False), _ARGUMENT_CHARS))
+    """The arguments of a call, on one line; `--json` has long ones whole."""
+    return line_of(beginning(json.dumps(pending.arguments, ensure_ascii=False), _ARGUMENT_CHARS))
 
 
 async def _lines(opened: Opened) -> Sequence[SessionInfo]:

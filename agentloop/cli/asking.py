@@ -3,6 +3,7 @@
 import asyncio
 import difflib
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
@@ -10,9 +11,13 @@ from rich.console import Console
 from rich.text import Text
 
 from agentloop.approvals import ApprovalReply, Approve, Pending, Reject
-from agentloop.cli.approvals import arguments_in, arguments_line, who
+from agentloop.cli.approvals import arguments_in, who
 from agentloop.cli.terminal import line_of, printable
 from agentloop.errors import UsageError
+from agentloop.workspace import Folder, WorkspaceError
+
+_MOST_LINES_COMPARED = 5_000
+"""To compare takes up to the square of the lines: a tenth of a second for so many. Our own figure."""
 
 
 class Asking:
@@ -63,26 +68,44 @@ class Asking:
 
 
 def shown_call(pending: Pending, workdir: Path) -> list[Text]:
-    """What a person reads before they say yes: a command as it is, a write as its difference."""
-    match pending.arguments:
+    """What a person reads before they say yes, all of it: a command as it is, a write as its difference."""
+    rest = dict(pending.arguments)
+    match rest:
         case {"command": str(command)}:
-            return [Text(f"  $ {printable(line)}") for line in command.splitlines() or [""]]
+            lines = [Text(f"  $ {printable(line)}") for line in command.splitlines() or [""]]
+            shown = ["command"]
         case {"path": str(path), "content": str(content)}:
-            return _difference(path, _content(workdir, path), content)
+            lines, shown = _difference(path, _content(workdir, path), content), ["path", "content"]
         case {"path": str(path), "old": str(old), "new": str(new)}:
-            return _difference(path, old, new)
-    return [Text(f"  {arguments_line(pending)}")]
+            lines, shown = _difference(path, old, new), ["path", "old", "new"]
+        case _:
+            lines, shown = [], []
+    others = {name: value for name, value in rest.items() if name not in shown}
+    if others or not lines:
+        lines.append(Text(f"  {line_of(json.dumps(others, ensure_ascii=False))}"))
+    return lines
 
 
 def _content(workdir: Path, path: str) -> str:
+    """What a file of the folder holds; nothing where the tool could not write it."""
     try:
-        return (workdir / path).read_text("utf-8", "replace")
-    except (OSError, ValueError):
+        return Folder.at(workdir).read(path).decode("utf-8", "replace")
+    except (WorkspaceError, UsageError):
         return ""
 
 
 def _difference(path: str, old: str, new: str) -> list[Text]:
-    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), path, path, lineterm="")
+    name = line_of(path)
+    before, after = old.splitlines(), new.splitlines()
+    if before == after:
+        return [Text(f"  {name}: no line is changed")]
+    if max(len(before), len(after)) > _MOST_LINES_COMPARED:
+        lines: Iterable[str] = (
+            f"{name}: {len(before):,} lines become these",
+            *(f"+{line}" for line in after),
+        )
+    else:
+        lines = difflib.unified_diff(before, after, name, name, lineterm="")
     colours = {"+": "green", "-": "red", "@": "cyan"}
     return [Text(f"  {printable(line)}", style=colours.get(line[:1], "")) for line in lines]
 

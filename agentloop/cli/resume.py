@@ -17,7 +17,7 @@ from typing import Any
 
 from agentloop._plumbing.truncate import few
 from agentloop.cli.settings import MEMORY, OFFLINE, Settings, read_setting, read_when_busy
-from agentloop.cli.terminal import run_to_end
+from agentloop.cli.terminal import line_of, run_to_end
 from agentloop.context import Finish, next_step
 from agentloop.errors import DamagedError, SessionNotFoundError, UsageError
 from agentloop.events import RunSetup, RunStartRecord
@@ -270,10 +270,14 @@ def resume_hint(session_id: str, settings: Settings) -> str:
     return f"go on with: {_command((), given, ('-r', session_id))}" + "".join(headers)
 
 
-def approve_hint(session_id: str, settings: Settings) -> str:
-    """The line that says how to answer a call that waits, the run's options repeated behind the command."""
+def approve_hint(session_id: str, settings: Settings, calls: Sequence[str]) -> str:
+    """The line that says how to answer the calls that wait, the run's options repeated behind the command.
+
+    It names the calls, since others may wait by the time it is typed.
+    """
     given = [option for option in settings.given if not _takes_over(option)]
-    command = _command(("approve", session_id), given, ())
+    named = () if any(each.startswith("-") for each in calls) else calls  # a server may make up any id
+    command = _command(("approve", session_id, *map(line_of, named)), given, ())
     return f"say yes by: {command}; no by --reject WHY, and --respond TEXT stands for its result"
 
 

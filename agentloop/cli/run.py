@@ -95,7 +95,8 @@ async def run_once(call: RunCall, writer: AnswerWriter, console: Console) -> int
     if _is_stored(tally):
         for line in compaction_report(tally, call.settings.transcripts):
             console.print(Text(line, style="yellow"))
-        hint = approve_hint if outcome.pending else resume_hint
+        waiting = [each.call_id for each in outcome.pending]
+        hint = partial(approve_hint, calls=waiting) if waiting else resume_hint
         say(console, hint(tally.session_id, call.settings), style="dim")
         if tally.refused:
             say(console, rewind_hint(tally.session_id, call.settings), style="yellow")

@@ -15,9 +15,19 @@ from typing import Any, Literal, TypeAlias, get_args
 from agentloop._plumbing.checks import shown, text, whole_or_none
 from agentloop.context import answers, count_message, counter_for
 from agentloop.errors import ConflictError, SessionNotFoundError, UsageError
-from agentloop.events import MAIN, Described, Event, EventFilter, MessageRecord, Record, select
+from agentloop.events import (
+    MAIN,
+    ApprovalAnswered,
+    Described,
+    Event,
+    EventFilter,
+    MessageRecord,
+    Record,
+    select,
+)
 from agentloop.media import bare
 from agentloop.messages import Message
+from agentloop.prompts import YES_ELSEWHERE
 from agentloop.redaction import Redact, redacted
 from agentloop.sessions.deletion import Deletion
 from agentloop.sessions.export import arranged, heading, to_blocks, to_events, to_openai
@@ -144,7 +154,7 @@ class StoredSessions:
             if isinstance(conversation, str)
             else records_of(conversation, count)
         )
-        events = [*redacted_events(said, self.redact, count)]
+        events = _without_open_yes([*redacted_events(said, self.redact, count)])
         return [*events, self.sessions.description(_title(events))] if events else []
 
     async def begin(self, session_id: str, events: Sequence[Event]) -> str:
@@ -215,7 +225,8 @@ class StoredSessions:
             _check_cut(records, at)
         here = Described(title=info.title, folder=info.folder, owner=info.owner, ttl_seconds=info.ttl_seconds)
         media = SessionMedia(self.sessions.store, info.id)
-        return await self.begin(new_id, [*[await media.whole_in(each.event) for each in records[:at]], here])
+        copied = [await media.whole_in(each.event) for each in records[:at]]
+        return await self.begin(new_id, [*_without_open_yes(copied), here])
 
     async def search(
         self, words: str, *, session_id: str | None = None, folder: str | None = None, most: int = 50
@@ -363,6 +374,19 @@ def _check_cut(records: Iterable[Record], at: int) -> None:
             raise UsageError(
                 f"position {at} stands between a call and its results: name one before {first}, or {last}"
             )
+
+
+def _without_open_yes(events: Sequence[Event]) -> Sequence[Event]:
+    """The events of a copy, in which no call runs for a yes that was given elsewhere."""
+    done = {each.message.tool_call_id for each in events if isinstance(each, MessageRecord)}
+
+    def copied(event: Event) -> Event:
+        match event:
+            case ApprovalAnswered(verdict="approved", call_id=call_id) if call_id not in done:
+                return replace(event, verdict="rejected", arguments="", text=YES_ELSEWHERE)
+        return event
+
+    return [copied(each) for each in events]
 
 
 def _title(events: Sequence[Event]) -> str | None:

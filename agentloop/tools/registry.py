@@ -10,7 +10,7 @@ import functools
 import warnings
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar, overload
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, overload, runtime_checkable
 
 from agentloop._plumbing.aio import DeadlineError, SelfCancelledError, said_by, within
 from agentloop._plumbing.callables import is_async, name_of, without_partials
@@ -20,7 +20,7 @@ from agentloop._plumbing.strict_json import cleaned
 from agentloop.approvals import Reject
 from agentloop.errors import ToolDefinitionError
 from agentloop.messages import Json, ToolCall
-from agentloop.rules import Rules
+from agentloop.rules import Rules, Verdict
 from agentloop.tools.invoke import (
     ArgumentsError,
     BoundArguments,
@@ -298,7 +298,7 @@ class ToolRegistry(Mapping[str, Tool]):
             arguments = object_of(call.arguments)
         except ArgumentsError:
             return False
-        match self.rules.verdict(call.name, arguments):
+        match self._verdict(call.name, arguments):
             case "deny":
                 return Reject(_DENIED)
             case "ask":
@@ -310,9 +310,17 @@ class ToolRegistry(Mapping[str, Tool]):
     def denied(self, call: ToolCall) -> Reject | bool:
         """Why a rule denies the call, though somebody said yes to it; False where none does."""
         with contextlib.suppress(ArgumentsError):
-            if self.rules.verdict(call.name, object_of(call.arguments)) == "deny":
+            if self._verdict(call.name, object_of(call.arguments)) == "deny":
                 return Reject(_DENIED)
         return False
+
+    def _verdict(self, name: str, arguments: Json) -> Verdict | None:
+        """What the rules say of the call, and of the path that is really written: links lead away."""
+        tool, path = self._tools.get(name), arguments.get("path")
+        writer = getattr(tool.function, "__self__", None) if tool else None
+        if isinstance(writer, KnowsRealPaths) and isinstance(path, str):
+            return self.rules.strictest(name, arguments, {**arguments, "path": writer.real_path(path)})
+        return self.rules.verdict(name, arguments)
 
     def may_need_approval(self, name: str) -> bool:
         """Whether any call of that tool may need a yes, or not be run at all."""
@@ -325,6 +333,15 @@ class ToolRegistry(Mapping[str, Tool]):
         guess = f" Did you mean {close[0]!r}?" if close else ""
         known = f" The tools are: {', '.join(self.names)}." if self.names else " There are no tools."
         return f"There is no tool {name[:100]!r}.{guess}{known}"
+
+
+@runtime_checkable
+class KnowsRealPaths(Protocol):
+    """What writes files, and knows where a path really leads."""
+
+    def real_path(self, path: str) -> str:
+        """The path below its folder without links; the same where it leads out of it."""
+        ...
 
 
 async def _says_so(needs: Callable[..., Any], *arguments: Any) -> bool | Reject:

@@ -222,6 +222,13 @@ class Edits:
     folder: Folder
     turn: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
+    def real_path(self, path: str) -> str:
+        """The path below the folder without links; the same where it leads out of it."""
+        try:
+            return "/".join(self.folder.inside(path))
+        except WorkspaceError:
+            return path
+
     @tool
     def write_file(self, path: str, content: str) -> str:
         """Write a file as a whole, replacing what was there; folders that it needs are made.
