@@ -148,3 +148,27 @@ def test_all_of_a_call_is_shown(arguments: dict[str, Any], lines: list[str], tmp
     pending = Pending(call_id="c", tool="t", arguments=arguments, session_id="s")
     shown = [str(line) for line in shown_call(pending, tmp_path)]
     assert [line for line in lines if line not in shown] == []
+
+
+def test_a_question_has_the_terminal_alone_and_says_what_its_answers_mean(tmp_path: Path) -> None:
+    write = Reply(calls=[calling("write_file", path="notes.md", content="one")])
+    with StrictProvider([write, Reply(text="all is said")]) as provider:
+        options = ("--base-url", provider.url, "--ask", "write", "--window", "32k")
+        with terminal("write the notes", *options, cwd=tmp_path) as screen:
+            screen.wait_for("run it? yes, no, edit, always:")
+            screen.type("?\n")
+            shown = screen.wait_for("y runs it, n does not, e changes its arguments")
+            assert "step" not in shown
+            screen.wait_for("asks no more for: write_file with the path notes.md")
+            screen.wait_for("run it? yes, no, edit, always:")
+            screen.type("a\n")
+            screen.wait_for("not asked again in this chat: write_file with the path notes.md")
+            screen.wait_for("all is said")
+            screen.wait_for(READY)
+            screen.type("/quit\n")
+            assert screen.end() == 0
+
+
+def test_where_nothing_waits_that_is_said(tmp_path: Path) -> None:
+    done = agentloop("approvals", cwd=tmp_path)
+    assert (done.status, done.out, done.err) == (0, "", "agentloop: nothing waits for a yes\n")

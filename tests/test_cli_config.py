@@ -111,7 +111,7 @@ def test_what_a_project_may_not_say_by_itself_stops_each_call_until_the_yes(tmp_
     ("text", "fault"),
     [
         ("compact-att = 0.5", "no setting 'compact-att': did you mean 'compact-at'?"),
-        ("zzz = 1", "no setting 'zzz': `agentloop config` lists them"),
+        ("zzz = 1", "no setting 'zzz': each option that `agentloop --help` lists is one"),
         ('api_key = "x"', "a key stands in no file: set OPENAI_API_KEY"),
         ('resume = "x"', "no setting 'resume': it is of one call alone"),
         ("window = true", "window must be a text or a number, not True"),
@@ -217,3 +217,10 @@ def test_help_names_the_variables_in_groups(tmp_path: Path) -> None:
     out = agentloop("--help", cwd=tmp_path).out
     assert "Limits:" in out
     assert "AGENTLOOP_WINDOW" in out
+
+
+def test_what_nobody_set_is_shown_as_it_holds(tmp_path: Path) -> None:
+    held = {key: setting["value"] for key, setting in shown(tmp_path).items()}
+    assert [held[key] for key in ("redact", "todo", "no-stream", "window")] == ["on", "false", "false", "-"]
+    agentloop("config", "set", "window", "64k", cwd=tmp_path)
+    assert agentloop("config", "set", "window", cwd=tmp_path).err.endswith("window is taken out\n")

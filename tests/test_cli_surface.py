@@ -448,3 +448,24 @@ def test_what_standard_output_cannot_say_is_a_question_mark(words: tuple[str, ..
     )
     assert done.stdout.isascii()
     assert b"internal error" not in done.stderr
+
+
+def _without_durable(home: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    script = (
+        "import sys; sys.modules['dbos'] = None; "
+        "from agentloop.cli.main import main; sys.argv[0] = 'agentloop'; sys.exit(main())"
+    )
+    call = [sys.executable, "-c", script, *words]
+    return subprocess.run(call, env=environment(home, **variables), capture_output=True, text=True)
+
+
+def test_an_unknown_option_is_one_line_without_the_extra_of_other_commands(tmp_path: Path) -> None:
+    done = _without_durable(tmp_path, "-p", "x", "--frobnicate")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "agentloop: no option --frobnicate: `agentloop --help` lists them\n"
+
+
+def test_a_command_whose_extra_is_missing_completes_nothing(tmp_path: Path) -> None:
+    asked = {"_AGENTLOOP_COMPLETE": "bash_complete", "COMP_WORDS": "agentloop worker --", "COMP_CWORD": "2"}
+    done = _without_durable(tmp_path, **asked)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

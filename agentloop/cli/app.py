@@ -10,6 +10,7 @@ import re
 import shlex
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from importlib import import_module
 from itertools import takewhile
@@ -263,7 +264,9 @@ def load(place: str) -> Any:
 def status_of_call(arguments: Sequence[str]) -> int:
     """Run the command that the words name; the exit status."""
     if instruction := os.environ.get(COMPLETE_VARIABLE):
-        return shell_complete(program, {}, "agentloop", COMPLETE_VARIABLE, instruction)
+        with suppress(UsageError):  # a command whose extra is not installed completes nothing
+            return shell_complete(program, {}, "agentloop", COMPLETE_VARIABLE, instruction)
+        return 0
     try:
         with program.make_context("agentloop", list(arguments)) as context:
             result = program.invoke(context)

@@ -16,7 +16,7 @@ from agentloop.cli.answer_writers import json_line
 from agentloop.cli.options import AGENT, BUSY, COMPACTION, LIMITS, MODEL, OUTPUT, STORE, options
 from agentloop.cli.run import answer_and_go_on
 from agentloop.cli.sessions.command import Opened, run_work
-from agentloop.cli.terminal import StandardOutput, columns, line_of, listing, moment
+from agentloop.cli.terminal import StandardOutput, columns, error_console, line_of, listing, moment, say
 from agentloop.errors import DamagedError, UsageError
 from agentloop.events import ApprovalAsked, RunEndRecord
 from agentloop.redaction import redacted
@@ -51,6 +51,8 @@ def approvals(as_json: bool, **_: Any) -> int:
             for each, asked in found
         ]
         await output.write(listing(_HEADING, rows, output) if rows else "")
+        if not rows:
+            say(error_console(), "nothing waits for a yes")
 
     return run_work(work)
 

@@ -3,13 +3,15 @@
 import asyncio
 import difflib
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
 from rich.console import Console
 from rich.text import Text
 
+from agentloop._plumbing.truncate import head
 from agentloop.approvals import ApprovalReply, Approve, Pending, Reject
 from agentloop.cli.approvals import arguments_in, who
 from agentloop.cli.terminal import line_of, printable
@@ -18,6 +20,9 @@ from agentloop.workspace import Folder, WorkspaceError
 
 _MOST_LINES_COMPARED = 5_000
 """To compare takes up to the square of the lines: a tenth of a second for so many. Our own figure."""
+
+_SHOWN_CHARS = 100
+_MEANINGS = "y runs it, n does not, e changes its arguments; a runs it, and asks no more for: "
 
 
 class Asking:
@@ -29,15 +34,18 @@ class Asking:
         self._turn = asyncio.Lock()
         self._always: set[str] = set()
         self._line: PromptSession[str] = PromptSession()
+        self.alone: Callable[[], AbstractContextManager[object]] = nullcontext
+        """What keeps all else off the terminal's last line while a question stands there."""
 
     async def __call__(self, pending: Pending) -> ApprovalReply | None:
         """What the person says; None where they say nothing."""
         async with self._turn:
             if (key := _key(pending)) in self._always:
                 return Approve(by=who())
-            self._show(pending)
             try:
-                return await self._asked(pending, key)
+                with self.alone():
+                    self._show(pending)
+                    return await self._asked(pending, key)
             except (EOFError, KeyboardInterrupt):
                 return None
 
@@ -49,6 +57,7 @@ class Asking:
                     return Approve(by=who())
                 case "a" | "always":
                     self._always.add(key)
+                    self._console.print(Text(f"  not asked again in this chat: {always(pending)}"))
                     return Approve(by=who())
                 case "n" | "no":
                     return Reject(await self._line.prompt_async("why not? "), by=who())
@@ -60,6 +69,8 @@ class Asking:
                         self._console.print(Text(str(error).removeprefix("--"), style="bold red"))
                     else:
                         return Approve(edited, by=who())
+                case _:
+                    self._console.print(Text(f"  {_MEANINGS}{always(pending)}"))
 
     def _show(self, pending: Pending) -> None:
         self._console.print(Text(f"? {line_of(pending.tool)}", style="bold yellow"))
@@ -108,6 +119,16 @@ def _difference(path: str, old: str, new: str) -> list[Text]:
         lines = difflib.unified_diff(before, after, name, name, lineterm="")
     colours = {"+": "green", "-": "red", "@": "cyan"}
     return [Text(f"  {printable(line)}", style=colours.get(line[:1], "")) for line in lines]
+
+
+def always(pending: Pending) -> str:
+    """What `always` stands for, in words."""
+    match pending.arguments:
+        case {"command": str(command)}:
+            return f"{line_of(pending.tool)} with the command {head(line_of(command), _SHOWN_CHARS)}"
+        case {"path": str(path)}:
+            return f"{line_of(pending.tool)} with the path {head(line_of(path), _SHOWN_CHARS)}"
+    return f"{line_of(pending.tool)}, with any arguments"
 
 
 def _key(pending: Pending) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import aclosing, suppress
+from contextlib import AbstractContextManager, aclosing, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -74,7 +74,7 @@ async def _talk(
     asking = Asking(console, settings.workdir)
     async with make_runner(built, settings, console, asking) as runner:
         session_id = await session_id_for(choice, runner.store, settings.workdir, owner=settings.owner)
-        talk = Chat(runner, session_id, console, settings, attached)
+        talk = Chat(runner, session_id, console, settings, attached, asking)
         where = f"session {session_id}" if talk.stored else "nothing is stored"
         say(console, f"{where}; /help lists the commands, Ctrl-D ends", style="dim")
         try:
@@ -97,8 +97,10 @@ class Chat:
         console: Console,
         settings: Settings,
         attached: Sequence[File] = (),
+        asking: Asking | None = None,
     ) -> None:
         self._attached = list(attached)
+        self._asking = asking
         self.spoke = False
         self.stored = settings.store != MEMORY
         self._runner = runner
@@ -123,6 +125,8 @@ class Chat:
     async def answer(self, message: str | None) -> None:
         """One run, shown as it goes; None goes on with what is pending."""
         view = ChatView(self._console, StandardOutput(1), self._tally)
+        if self._asking:
+            self._asking.alone = view.away
         try:
             run = self._runner.stream(
                 self._with_files(message), session_id=self.session_id, limits=self._limits
@@ -320,6 +324,10 @@ class ChatView:
         """Leave the terminal as it was, on a new line."""
         await self._end_text()
         self._progress.stop()
+
+    def away(self) -> AbstractContextManager[None]:
+        """Keep the live line off the terminal, for a question."""
+        return self._progress.away()
 
     async def _whole(self, text: str) -> None:
         if text.strip():

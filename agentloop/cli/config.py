@@ -47,10 +47,18 @@ def _rows() -> Iterator[tuple[str, str, str]]:
         choice = choices.get(option.name)
         if choice is None:
             default = getattr(settings, _ATTRIBUTES.get(option.name, option.name), None)
-            is_said = default not in (None, (), frozenset()) and not callable(default)
-            yield key, str(default) if is_said else "-", "default"
+            yield key, _default(key, default), "default"
         else:
             yield key, redacted(_shown(key, choice), hide), choice.source.rpartition(": ")[0] or choice.source
+
+
+def _default(key: str, value: object) -> str:
+    """What holds where nobody said anything: a switch is off, and secrets are taken out."""
+    if KEYS[key].is_switch:
+        return "true" if value is True else "false"
+    if callable(value):
+        return "on"
+    return "-" if value in (None, (), frozenset()) else str(value)
 
 
 def _shown(key: str, choice: Choice) -> str:
@@ -77,7 +85,8 @@ def set_(key: str, values: Sequence[str]) -> int:
         settings_for({option.name: tuple(value) if isinstance(value, list) else value})
     text = config_files.text_of(path) if os.path.lexists(path) else ""
     config_files.write_private(path, with_setting(text, name, value, str(path)))
-    say(error_console(), f"{path}: {name} {'is not set' if value is None else 'is set'}")
+    done = "is taken out" if value is None else "is set"
+    say(error_console(), f"{path}: {name} {done}")
     return 0
 
 

@@ -187,7 +187,7 @@ def key_named(key: str) -> str:
     if name in {each.replace("_", "-") for each in OF_ONE_CALL}:
         raise UsageError(f"no setting {key[:60]!r}: it is of one call alone")
     near = get_close_matches(name, KEYS, n=1)
-    way = f"did you mean {near[0]!r}?" if near else "`agentloop config` lists them"
+    way = f"did you mean {near[0]!r}?" if near else "each option that `agentloop --help` lists is one"
     raise UsageError(f"no setting {key[:60]!r}: {way}")
 
 

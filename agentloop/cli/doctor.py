@@ -25,7 +25,11 @@ from agentloop.stream import TextDelta, ToolEnded
 from agentloop.tools import tool
 
 _QUESTION = "Call the tool agentloop_check once, then answer with its result in one short sentence."
-_EXTRAS = {"postgres": ("psycopg", "postgresql:// stores"), "durable": ("dbos", "durable runs")}
+_EXTRAS = {
+    "postgres": ("psycopg", "postgresql:// stores"),
+    "durable": ("dbos", "durable runs"),
+    "mcp": ("mcp", "MCP servers"),
+}
 """What else can be installed: its module, and what it is for."""
 
 
@@ -52,7 +56,7 @@ async def _findings(settings: Settings) -> AsyncGenerator[tuple[str, str, str]]:
     """A word (`ok`, `fault`, `note`), what it is of, and what there is to say."""
     if settings.model == OFFLINE:
         why = "no OPENAI_API_KEY and no base URL; " if settings.model_is_fallback else ""
-        yield "note", "server", f"{why}the offline model asks none: it reads files by rules"
+        yield "note", "server", f"{why}the offline model needs none: a stand-in that reads files by rules"
     else:
         async for finding in _of_model(settings):
             yield finding
@@ -63,7 +67,11 @@ async def _findings(settings: Settings) -> AsyncGenerator[tuple[str, str, str]]:
         if missing and not _can_be_made(read_path(settings.store.removeprefix("sqlite:///"))):
             yield "fault", "store", f"{settings.store} cannot be made: --store names another"
         else:
-            yield "ok", "store", missing or f"{without_credentials(settings.store)}: {count} sessions"
+            yield (
+                "ok",
+                "store",
+                missing or f"{without_credentials(settings.store)}: {count} session{'s' * (count != 1)}",
+            )
     except AgentLoopError as error:
         yield "fault", "store", str(error)
     finally:

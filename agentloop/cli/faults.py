@@ -12,7 +12,7 @@ from agentloop._plumbing.to_text import words_of
 from agentloop._plumbing.truncate import few
 from agentloop.cli.app import COMMANDS, exit_status, load
 from agentloop.cli.terminal import PROGRAM, error_console, is_verbose, say, show
-from agentloop.errors import AgentLoopError, ModelRefusedError
+from agentloop.errors import AgentLoopError, ModelRefusedError, UsageError
 from agentloop.results import status_of
 from agentloop.stream import LimitName, RunStatus
 
@@ -101,7 +101,10 @@ def _no_option(error: click.NoSuchOption) -> str:
 
 def _options_of_commands() -> Iterator[tuple[str, Collection[str]]]:
     for name, (place, _) in COMMANDS.items():
-        command = load(place)
+        try:
+            command = load(place)
+        except UsageError:  # it needs an extra that is not installed
+            continue
         below = command.commands if isinstance(command, click.Group) else {"": command}
         for part, each in below.items():
             yield f"{name} {part}".strip(), [option for one in each.params for option in one.opts]

@@ -5,7 +5,8 @@
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -131,6 +132,11 @@ class Progress:
     def go_on(self) -> None:
         """After `stop`: take the terminal again."""
 
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """Within it no line lives below."""
+        yield
+
 
 class LiveProgress(Progress):
     """The same lines, and below them one that lives: what is under way, and how full the window is."""
@@ -149,6 +155,7 @@ class LiveProgress(Progress):
             redirect_stdout=False,
             redirect_stderr=False,
         )
+        self._away = False
         self._live.start()
 
     def show(self, event: StreamEvent) -> None:
@@ -178,7 +185,19 @@ class LiveProgress(Progress):
 
     def go_on(self) -> None:
         """Show the live line again."""
-        self._live.start()
+        if not self._away:
+            self._live.start()
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """Within it there is no live line, whatever is shown."""
+        self._away = True
+        self.stop()
+        try:
+            yield
+        finally:
+            self._away = False
+            self.go_on()
 
     def _do(self, what: str) -> None:
         self._doing, self._since, self._text = printable(what), time.monotonic(), ""
