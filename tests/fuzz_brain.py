@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
+from tests.fuzz_application import Application
 from tests.fuzz_plan import Plan
 from tests.fuzz_sub_agents import NAMES
 from tests.fuzz_texts import ARGUMENTS, SCRIPTS, text
@@ -77,7 +78,7 @@ class FuzzedServer(StrictProvider):
     to one that is never answered, when `on_hang` is called. `act` and `rewrites` are kept by the client.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, application: Application) -> None:
         super().__init__(
             self._brain,
             window=plan.window,
@@ -89,7 +90,7 @@ class FuzzedServer(StrictProvider):
             whole=plan.whole,
             shape=plan.shape,
         )
-        self.plan = plan
+        self.plan, self.application = plan, application
         self.seen: list[Seen] = []
         self.offered: dict[int, str] = {}
         self.left: list[int] = []
@@ -130,6 +131,8 @@ class FuzzedServer(StrictProvider):
             if not self.hang_at:
                 self.on_hang()
                 return Hang()
+        if (refused := self.application.refused(body)) is not None:
+            return refused
         return self._summary(body, draw) if asks_for_summary(body) else self._said(body, draw)
 
     def _said(self, body: Body, draw: Random) -> Answered:
@@ -141,6 +144,8 @@ class FuzzedServer(StrictProvider):
             return Reply(text=draw.choice(["", " "]))
         width = self.left[0] if self.left and body.get("tools") else 0
         reply = self._calls(draw, width) if width else self._text(draw)
+        if not width and self.plan.wants.output:
+            reply = self.application.answer(reply, [self._call(draw)] if body.get("tools") else [])
         answered = faulted(reply, fault, draw, streamed=self.plan.streams)
         if width and isinstance(answered, Reply) and answered.calls:
             self.left.pop(0)
@@ -167,6 +172,8 @@ class FuzzedServer(StrictProvider):
             return Call(name=name, arguments=json.dumps({"focus": "the numbers"}), id=identity)
         if self.plan.seed % 4 == 1 and (of_sets := self._of_sets(identity)):
             return of_sets
+        if (wanted := self.application.names()) and draw.random() < 0.4:
+            name = draw.choice(wanted)
         if self.plan.seed % 4 == 2 and (below := self._of_sub_agent(identity)):
             return below
         self.offered[self._number] = name

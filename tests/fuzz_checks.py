@@ -7,9 +7,10 @@ from itertools import pairwise
 
 from agentloop._plumbing.strict_json import cleaned
 from agentloop.context import count_request, counter_for
-from agentloop.errors import AgentLoopError, StoreError
+from agentloop.errors import AgentLoopError, StoreError, UsageError
 from agentloop.messages import Message
 from agentloop.models import ModelRequest
+from agentloop.prompts import MEDIA_NOT_TAKEN, MEDIA_OF_RESULTS
 from agentloop.stream import (
     CompactionEnded,
     CompactionStarted,
@@ -23,16 +24,18 @@ from agentloop.stream import (
     ToolProgress,
     ToolStarted,
 )
+from tests.fuzz_application import has_images
 from tests.fuzz_brain import Seen
-from tests.fuzz_log_checks import log_problems
-from tests.fuzz_sub_agents import sub_agent_problems
+from tests.fuzz_log_checks import log_problems, said_in
 from tests.fuzz_world import Act, Story
 from tests.strict_bodies import Body
 from tests.strict_replies import Fault, Reply
-from tests.strict_rules import output_limit, text_of
+from tests.strict_rules import output_limit
 
 SMALLER_TRIES = 2
-ENDS = frozenset({"answered", "limit", "failed", "try_later", "too_large", "interrupted", "usage"})
+ENDS = frozenset(
+    {"answered", "limit", "failed", "try_later", "too_large", "interrupted", "usage", "needs_approval"}
+)
 
 
 def problems(story: Story) -> list[str]:
@@ -48,10 +51,9 @@ def problems(story: Story) -> list[str]:
     ]
     for act in story.acts:
         found += [
-            f"{line} (act {act.number}, {act.kind})" for line in (*_ended(act), *_pairs(act), *_joined(act))
+            f"{line} (act {act.number}, {act.kind})"
+            for line in (*_ended(act), *_waits(act), *_pairs(act), *_joined(act))
         ]
-    if story.subs and story.acts:
-        found += sub_agent_problems(story.subs, story.branches, story.acts[-1].after)
     found += [f"L16 a task is left: {task}" for task in story.tasks_left]
     found += [f"the server failed: {error!r}" for error in story.failures]
     return [*found, *log_problems(story)]
@@ -137,10 +139,17 @@ def _openings(story: Story) -> Iterator[str]:
         if told is not None and messages[0] != {"role": "system", "content": told}:
             yield f"L4 request {at} does not begin with the instructions: {messages[0]!r:.100}"
         prompt = prompts[seen.act]
-        users = [message for message in messages if message["role"] == "user"]
-        if prompt is not None and (not users or users[-1]["content"] != cleaned(prompt)):
-            last = text_of(users[-1]) if users else ""
+        users = [said_in(message) for message in messages if message["role"] == "user"]
+        users = [said for said in users if said != MEDIA_OF_RESULTS]
+        last = users[-1] if users else ""
+        if prompt is not None and not (last == cleaned(prompt) or _is_named(story, last, cleaned(prompt))):
             yield f"L4 request {at}: the last user message is not the prompt {prompt[:40]!r}: {last[:80]!r}"
+
+
+def _is_named(story: Story, said: str, prompt: str) -> bool:
+    """Whether it is the prompt with its image named, as servers of texts alone have it."""
+    images = MEDIA_NOT_TAKEN.partition("}")[2]
+    return bool(story.plan.wants.refusal) and said.startswith(prompt) and said.endswith(images)
 
 
 def _prompts(acts: Sequence[Act]) -> list[str | None]:
@@ -159,8 +168,9 @@ def _prompts(acts: Sequence[Act]) -> list[str | None]:
 
 
 def _holds(event: object, prompt: str | None) -> bool:
-    message = getattr(event, "message", None)
-    return isinstance(message, Message) and message.role == "user" and message.content == prompt
+    """Whether it is the prompt's message, or the start of a run whose prompt waits for answers to calls."""
+    message = getattr(event, "message", getattr(event, "prompt", None))
+    return isinstance(message, Message) and message.role == "user" and said_in(message.to_openai()) == prompt
 
 
 def _prefixes(story: Story) -> Iterator[str]:
@@ -169,6 +179,8 @@ def _prefixes(story: Story) -> Iterator[str]:
     for (_, before), (at, after) in pairwise(asked):
         earlier, later = before.body["messages"], after.body["messages"]
         same = (before.rewrites, before.path) == (after.rewrites, after.path)
+        if story.plan.wants.refusal and (has_images(before.body) or has_images(after.body)):
+            continue
         if same and later[: len(earlier)] != earlier:
             place = next(n for n, message in enumerate(earlier) if later[n : n + 1] != [message])
             yield f"L12 request {at} differs from the one before at message {place} of {len(earlier)}"
@@ -187,6 +199,18 @@ def _ended(act: Act) -> Iterator[str]:
         yield f"{type(act.shown[-1]).__name__} was shown after the run's end"
     if act.read and not act.cut and _kinds(act.read) != _kinds(act.shown):
         yield "the stream and the callback were shown different events"
+
+
+def _waits(act: Act) -> Iterator[str]:
+    """Who waits for a yes says for which, and no answer to what does not wait leaves a trace."""
+    ended = [event.status for event in act.shown if isinstance(event, RunEnded)]
+    if act.kind in ("say", "resume") and (result := act.result) is not None:
+        is_waiting = result.status == "needs_approval"
+        if is_waiting != bool(result.pending) or ended != [result.status]:
+            yield f"the run ended as {ended}, its result as {result.status} with {result.pending}"
+    is_refused = isinstance(act.error, UsageError) and act.after == act.before
+    if "nobody" in act.answers and not act.cut and not is_refused:
+        yield f"an answer to nobody's call came to {act.error!r}"
 
 
 def _kinds(events: Sequence[StreamEvent]) -> list[type]:

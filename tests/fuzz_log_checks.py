@@ -1,29 +1,49 @@
 """What must hold after a fuzzed conversation, by what is stored and by what the tools did."""
 
+import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+from agentloop.approvals import Approve
 from agentloop.codec import decode, encode
 from agentloop.context import Context
-from agentloop.events import Cleared, Compacted, MessageRecord, Record, Restored, holds
+from agentloop.errors import OutputError
+from agentloop.events import (
+    ApprovalAnswered,
+    Cleared,
+    Compacted,
+    MessageRecord,
+    Record,
+    Restored,
+    RunEndRecord,
+    holds,
+)
+from agentloop.media import label_of
 from agentloop.messages import Message, ToolCall
+from agentloop.prompts import fault_of_answer
+from agentloop.run.model_step import OUTPUT_TRIES
 from agentloop.sessions import load
+from tests.fuzz_application import Application, Found
+from tests.fuzz_sub_agents import NAMES
 from tests.fuzz_world import Act, Story
 from tests.strict_replies import MARKER
 from tests.strict_rules import text_of
 
 IDEMPOTENT = frozenset({"again"})
 TOLD = re.compile(r"\bjob ([0-9a-f]{8}) ended: ")
+CHANGED = re.compile(r"\A\[A .*?(\]\n|\Z)")
 UNTOLD = frozenset({"odd", "fails", "stalls"})
 
 
 def log_problems(story: Story) -> list[str]:
     """Everything that does not hold."""
-    found = [*_effects(story), *_results(story), *_transcripts(story), *_facts(story), *_told_ends(story)]
+    checks = (_effects, _results, _transcripts, _facts, _told_ends, _sub_agents, _approvals)
+    found = [line for check in checks for line in check(story)]
     for act in story.acts:
-        checks = (*_grows(act), *_said(act), *_undone(act), *_folded(act))
-        found += [f"{line} (act {act.number}, {act.kind})" for line in checks]
+        lines = (*_grows(act), *_said(act, story.application.offered), *_undone(act), *_folded(act.after))
+        found += [f"{line} (act {act.number}, {act.kind})" for line in lines]
     return found
 
 
@@ -32,22 +52,34 @@ def _grows(act: Act) -> Iterator[str]:
     kept = act.after[: len(act.before)]
     if [encode(record.event) for record in kept] != [encode(record.event) for record in act.before]:
         yield "L3 the log was changed"
-    for record in act.after[len(act.before) :]:
+    yield from _unreadable(act.after[len(act.before) :])
+
+
+def _unreadable(records: Sequence[Record]) -> Iterator[str]:
+    for record in records:
         text = encode(record.event)
         if encode(decode(text)) != text:
             yield f"L3 record {record.seq} cannot be read back"
 
 
-def _said(act: Act) -> Iterator[str]:
-    """L3: a prompt and an answer stand in the log."""
+def _said(act: Act, offered: Sequence[Found]) -> Iterator[str]:
+    """L3: a prompt and an answer stand in the log; one of a type is one that the model gave."""
     added = _messages(act.after[len(act.before) :])
     ended_well = act.error is None and not act.cut
-    prompts = [message.content for message in added if message.role == "user"]
+    begun = [getattr(record.event, "prompt", None) for record in act.after[len(act.before) :]]
+    said = [message for message in (*added, *begun) if message is not None and message.role == "user"]
+    prompts = [said_in(message.to_openai()) for message in said]
     if act.kind == "say" and ended_well and act.prompt not in prompts:
         yield "L3 the prompt is not in the log"
     answered = ended_well and getattr(act.result, "status", "") == "answered"
-    if answered and act.result.output != _messages(act.after)[-1].text:
+    if answered and isinstance(act.result.output, Found):
+        if act.result.output not in offered:
+            yield f"the answer is {act.result.output}, which the model did not give"
+    elif answered and act.result.output != _messages(act.after)[-1].text:
         yield "L3 the answer is not the last message of the log"
+    refused = [message for message in added if fault_of_answer(message.text) is not None]
+    if isinstance(act.error, OutputError) and len(refused) < OUTPUT_TRIES:
+        yield f"the run failed after {len(refused)} answers that were not of the type"
 
 
 def _undone(act: Act) -> Iterator[str]:
@@ -70,12 +102,12 @@ def _undone(act: Act) -> Iterator[str]:
         yield "L8 undo did not give back the context from before"
 
 
-def _folded(act: Act) -> Iterator[str]:
+def _folded(records: Sequence[Record]) -> Iterator[str]:
     """L13: the context grown record by record is the one folded from scratch."""
     grown = Context()
-    for record in act.after:
+    for record in records:
         grown = grown.add(record)
-    scratch = Context.of(act.after)
+    scratch = Context.of(records)
     if list(grown.visible) != list(scratch.visible) or list(grown.said) != list(scratch.said):
         yield "L13 the context grown is not the one from scratch"
     if (grown.tokens, grown.filler, grown.rewritten_at) != (
@@ -88,9 +120,7 @@ def _folded(act: Act) -> Iterator[str]:
 
 def _effects(story: Story) -> Iterator[str]:
     """Each call's effect happens once; nothing runs that no stored message asks for."""
-    if not story.acts:
-        return
-    called = _calls(story)
+    called = _calls(_log(story))
     cut = any(act.cut or act.error for act in story.acts)
     for number, times in story.effects.did.items():
         name = story.offered.get(number, "")
@@ -100,9 +130,10 @@ def _effects(story: Story) -> Iterator[str]:
             yield f"call {number} of {name} ran and stands in no message of the log"
 
 
-def _calls(story: Story) -> Counter[int]:
+def _calls(records: Sequence[Record]) -> Counter[int]:
+    """How many calls have each number."""
     found: Counter[int] = Counter()
-    for message in _messages(story.acts[-1].after):
+    for message in _messages(records):
         found.update(number for call in message.tool_calls if (number := _number(call)) is not None)
     return found
 
@@ -114,9 +145,7 @@ def _number(call: ToolCall) -> int | None:
 
 def _results(story: Story) -> Iterator[str]:
     """L3, L7: what a tool returned is its call's one stored result, at least its head."""
-    if not story.acts:
-        return
-    messages = _messages(story.acts[-1].after[story.plan.history :])
+    messages = _messages(_log(story)[story.plan.history :])
     results: dict[str, list[str]] = {}
     for message in messages:
         if message.role == "tool":
@@ -136,13 +165,14 @@ def _result(story: Story, call: ToolCall, told: Sequence[str]) -> Iterator[str]:
     if returned is None or (said.startswith("interrupted") and any(act.cut for act in story.acts)):
         return
     head, cut, _ = said.partition("\n... [")
-    if told and not (returned.startswith(head[:3]) if cut else said.startswith(returned[:3])):
+    head = CHANGED.sub("", head)
+    if told and not (returned.startswith(head[:3]) if cut else head.startswith(returned[:3])):
         yield f"L3 call {number} of {call.name} returned {returned[:3]!r} and its result is {said[:80]!r}"
 
 
 def _told_ends(story: Story) -> Iterator[str]:
     """The end of each job in the background is told once."""
-    messages = _messages(story.acts[-1].after) if story.acts else []
+    messages = _messages(_log(story))
     texts = (message.text for message in messages if message.role == "tool")
     told = Counter(job for text in texts for job in TOLD.findall(text.rpartition("[Reminder: ")[2]))
     for job, times in told.items():
@@ -152,19 +182,31 @@ def _told_ends(story: Story) -> Iterator[str]:
 
 def _transcripts(story: Story) -> Iterator[str]:
     """L5: the transcript that a compaction names holds all that was said before it."""
-    if not story.acts:
-        return
-    records = story.acts[-1].after
+    records = _log(story)
     for record in records:
         if isinstance(record.event, Compacted) and record.event.transcript:
-            wanted = [message.to_openai() for message in _messages(records[: record.seq - 1])]
+            wanted = [_shown(message) for message in _messages(records[: record.seq - 1])]
             there = [
-                message.to_openai() for message in load(story.folder / "t" / record.event.transcript).messages
+                _shown(message) for message in load(story.folder / "t" / record.event.transcript).messages
             ]
             if there[: len(wanted)] != wanted and wanted[: len(there)] != there:
                 yield f"L5 the transcript of record {record.seq} is not what was said"
             elif len(there) < len(wanted) - 1:
                 yield f"L5 the transcript of record {record.seq} lacks {len(wanted) - len(there)} messages"
+
+
+def _shown(message: Message) -> Any:
+    """The message, with the name and size of each image in place of it: it is kept beside the log."""
+    said = message.to_openai()
+    if isinstance(said.get("content"), list):
+        said["content"] = [label_of(part) or part for part in said["content"]]
+    return said
+
+
+def said_in(message: Mapping[str, Any]) -> Any:
+    """What is said in a message: its content, or the first of its parts where images follow."""
+    content = message["content"]
+    return content[0].get("text") if isinstance(content, list) and content else content
 
 
 def _facts(story: Story) -> Iterator[str]:
@@ -174,7 +216,7 @@ def _facts(story: Story) -> Iterator[str]:
     )
     facts_read = set(MARKER.findall(read))
     context = Context()
-    for record in story.acts[-1].after if story.acts else ():
+    for record in _log(story):
         if isinstance(event := record.event, Compacted) and event.made == "summary":
             yield from _unread(story, context, record.seq, event, facts_read)
         context = context.add(record)
@@ -193,6 +235,98 @@ def _unread(
         if lost and result is not None and entry.seq not in result.unread:
             role = entry.original.role
             yield f"L4 record {seq} stands for position {entry.seq} ({role}), and nobody read {sorted(lost)}"
+
+
+def _sub_agents(story: Story) -> Iterator[str]:
+    """L1, L3, L7 and L13 of each log of a sub-agent, and that its answer is the result of its call."""
+    if story.subs is None:
+        return
+    yield from (f"L1 a sub-agent's request is not valid: {error}" for error in story.subs.failures)
+    called = set().union(*map(_calls, story.branches.values()))
+    for number, times in story.subs.did.items():
+        if times > 1:
+            yield f"L7 call {number} of a sub-agent ran {times} times"
+        if times and number not in called:
+            yield f"call {number} of a sub-agent ran and stands in no message of its log"
+    for name, records in story.branches.items():
+        checks = (*_unreadable(records), *_folded(records), *_asked_on(records))
+        yield from (f"{line} ({name})" for line in checks)
+    yield from _answers(story.branches, _messages(_log(story)))
+
+
+def _asked_on(records: Sequence[Record]) -> Iterator[str]:
+    results = Counter(each.tool_call_id for each in _messages(records) if each.role == "tool")
+    yield from (f"call {call_id} has {count} results" for call_id, count in results.items() if count > 1)
+    ends = [each for each in records if isinstance(each.event, RunEndRecord)]
+    answered = next(
+        (each.seq for each in ends if getattr(each.event, "status", "") == "answered"), len(records)
+    )
+    if any(message.role == "assistant" for message in _messages(records[answered:])):
+        yield "L7 it was asked again once it had answered"
+
+
+def _answers(branches: Mapping[str, Sequence[Record]], main: Sequence[Message]) -> Iterator[str]:
+    results = {message.tool_call_id: message.text for message in main if message.role == "tool"}
+    ended: dict[str, str] = {}
+    for records in branches.values():
+        ends = [record.event for record in records if isinstance(record.event, RunEndRecord)]
+        if ends and ends[-1].status == "answered":
+            said = _messages(records)
+            ended[said[0].text] = said[-1].text
+    for call in (call for message in main for call in message.tool_calls if call.name in NAMES):
+        answer = ended.get(str((call.decoded() or {}).get("task")))
+        told = results.get(call.id)
+        if answer is None or told is None or told.startswith(("interrupted", "stopped", "failed")):
+            continue
+        if not told.startswith(answer.strip()[:8]):
+            yield f"a sub-agent answered {answer[:40]!r} and the result of its call is {told[:80]!r}"
+
+
+def _approvals(story: Story) -> Iterator[str]:
+    """L24: what ran had its yes with these arguments, and nothing runs that was denied."""
+    log = _log(story)
+    asked = {call.id: _number(call) for message in _messages(log) for call in message.tool_calls}
+    first: dict[int | None, ApprovalAnswered] = {}
+    for record in log:
+        if isinstance(event := record.event, ApprovalAnswered):
+            number = asked.get(event.call_id)
+            if number in first:
+                yield f"L24 call {number} was answered twice"
+            first[number] = event
+    for number, words in story.effects.ran:
+        name = story.offered.get(number, "")
+        for line in _unasked(story.application, name, number, words, first.get(number)):
+            yield f"L24 call {number} of {name} ran {line}"
+
+
+def _unasked(
+    application: Application, name: str, number: int, words: int, answered: ApprovalAnswered | None
+) -> Iterator[str]:
+    rules = application.wants.rules
+    verdict = rules.verdict(name, {}) if rules else None
+    if verdict == "deny":
+        yield "and the rules deny it"
+    if answered is None:
+        needs = name == "shred" or (name == "maybe" and number % 3 != 1)
+        if verdict == "ask" or (needs and verdict != "allow"):
+            yield "without an answer"
+        return
+    if answered.verdict != "approved":
+        yield f"and was {answered.verdict}"
+    elif json.loads(answered.arguments)["words"] != words:
+        yield f"with {words} words, and the yes was to {answered.arguments}"
+    replies = application.said.get(number, [])
+    if not any(isinstance(reply, Approve) and _words(reply, words) == words for reply in replies):
+        yield f"with {words} words, and a person said {replies}"
+
+
+def _words(reply: Approve, words: int) -> Any:
+    return words if reply.arguments is None else reply.arguments["words"]
+
+
+def _log(story: Story) -> Sequence[Record]:
+    """The log in the end."""
+    return story.acts[-1].after if story.acts else ()
 
 
 def _messages(records: Sequence[Record]) -> list[Message]:

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 from agentloop.strategies import MicroCompact, Strategy
 from agentloop.triggers import Trigger
+from tests.fuzz_application import Wants
 from tests.fuzz_policies import micro, strategy, trigger
 from tests.fuzz_texts import ORDERS, SCRIPTS
 from tests.strict_overflows import OVERFLOWS
@@ -91,6 +92,7 @@ class Plan:
     history: int
     order: str
     turns: tuple[Turn, ...]
+    wants: Wants
 
     def __str__(self) -> str:
         shown = (f"{each.name}={getattr(self, each.name)!r}" for each in fields(self) if each.name != "seed")
@@ -101,7 +103,8 @@ class Plan:
         """Whether window, usage and text leave no doubt of a request's size, once one was answered."""
         scripts = {*self.scripts, *(turn.script for turn in self.turns)}
         told = self.told == self.window or (self.told is None and self.listed)
-        return told and self.reports and scripts == {"words"} and not self.history
+        texts_alone = scripts == {"words"} and not self.history and not self.wants.images
+        return told and self.reports and texts_alone
 
     @property
     def reports(self) -> bool:
@@ -152,6 +155,7 @@ class Plan:
             history=draw.choice([0, 0, draw.randrange(1, 25)]) or 12 * bool(order),
             order=order,
             turns=tuple(_turns(draw)),
+            wants=Wants.of(seed),
         )
 
 
@@ -166,7 +170,7 @@ def _modes(draw: Random, shape: Shape, faults: Sequence[str]) -> tuple[str, ...]
 def _turns(draw: Random) -> Sequence[Turn]:
     turns: list[Turn] = []
     for _ in range(draw.randrange(1, 5)):
-        cut = _cut(draw) if draw.random() < 0.3 else None
+        cut = cut_of(draw) if draw.random() < 0.3 else None
         turns.append(
             Turn(
                 watched=draw.random() < 0.7 or cut is not None,
@@ -181,7 +185,8 @@ def _turns(draw: Random) -> Sequence[Turn]:
     return turns
 
 
-def _cut(draw: Random) -> Cut:
+def cut_of(draw: Random) -> Cut:
+    """Where a run is cut off."""
     most: dict[Where, int] = {"event": 40, "request": 6, "tool": 5, "append": 10}
     where = draw.choice(list(most))
     at = draw.randrange(1, most[where])

@@ -18,9 +18,10 @@ ODD_VALUES: tuple[Any, ...] = (
 
 @dataclass(kw_only=True)
 class Effects:
-    """How often the call of each number ran, and what those returned that came to their end."""
+    """How often the call of each number ran, with how many words, and what those returned that ended."""
 
     did: Counter[int] = field(default_factory=Counter)
+    ran: list[tuple[int, int]] = field(default_factory=list)
     returned: dict[int, str] = field(default_factory=dict)
 
 
@@ -61,21 +62,15 @@ class FuzzedTools:
         async def slow_look(number: int, words: int = 10, script: str = "words", text: str = "") -> str:
             """Look slowly."""
             await asyncio.sleep(0)
-            return await self._did_later(number, words, script)
+            return await self.did_later(number, words, script)
 
-        async def side(number: int, words: int = 10, script: str = "words", text: str = "") -> str:
-            """Change something."""
-            return await self._did_later(number, words, script)
-
-        @tool(idempotent=True)
-        async def again(number: int, words: int = 10, script: str = "words", text: str = "") -> str:
-            """Look again."""
-            return await self._did_later(number, words, script)
+        side = self.later("side", "Change something.")
+        again = tool(idempotent=True)(self.later("again", "Look again."))
 
         @tool(keep=True)
         async def note(number: int, words: int = 10, script: str = "words", text: str = "") -> str:
             """Note."""
-            return await self._did_later(number, min(words, 50), script)
+            return await self.did_later(number, min(words, 50), script)
 
         async def fails(number: int, words: int = 10, script: str = "words", text: str = "") -> str:
             """Fail."""
@@ -96,13 +91,23 @@ class FuzzedTools:
 
         return [look, slow_look, side, again, note, fails, stalls, odd]
 
+    def later(self, name: str, words: str) -> Callable[..., Any]:
+        """A function of this name that does its work, in which a run may be cut off."""
+
+        async def work(number: int, words: int = 10, script: str = "words", text: str = "") -> str:
+            return await self.did_later(number, words, script)
+
+        work.__name__, work.__doc__ = name, words
+        return work
+
     def _did(self, number: int, words: int, script: str) -> str:
         self._effects.did[number] += 1
+        self._effects.ran.append((number, words))
         said = text(script, words, f"FACT-{0xC00000 + number:06x}")
         self._effects.returned[number] = said
         return said
 
-    async def _did_later(self, number: int, words: int, script: str) -> str:
+    async def did_later(self, number: int, words: int, script: str) -> str:
         """The same, where the run may be cut off once it is done and before it is told."""
         said = self._did(number, words, script)
         if self._is_cut():

@@ -3,10 +3,11 @@
 import asyncio
 import contextlib
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from types import MappingProxyType
 from typing import Any
 
 from agentloop.background import Background
@@ -23,9 +24,10 @@ from agentloop.stores import open_store
 from agentloop.stores.base import SessionStore
 from agentloop.stream import CompactionEnded, ResultsCleared, RunEnded, StreamEvent
 from agentloop.todo import Todo
+from tests.fuzz_application import Application
 from tests.fuzz_brain import FuzzedServer, Seen
 from tests.fuzz_faults import DyingStore, OddCallback
-from tests.fuzz_plan import Cut, Plan, Turn
+from tests.fuzz_plan import Cut, Plan, Turn, cut_of
 from tests.fuzz_sub_agents import SubAgents
 from tests.fuzz_texts import history, ordered, text
 from tests.fuzz_tools import Effects, FuzzedPins, FuzzedTools, pause
@@ -41,6 +43,7 @@ class Act:
     number: int
     kind: str
     prompt: str | None = None
+    answers: Mapping[str, Any] = field(default_factory=dict)
     cut: bool = False
     shown: list[StreamEvent] = field(default_factory=list)
     read: list[StreamEvent] = field(default_factory=list)
@@ -61,6 +64,7 @@ class Story:
     offered: dict[int, str] = field(default_factory=dict)
     effects: Effects = field(default_factory=Effects)
     compacted: dict[str, CompactionResult] = field(default_factory=dict)
+    application: Application
     subs: SubAgents | None = None
     branches: dict[str, Sequence[Record]] = field(default_factory=dict)
     failures: list[BaseException] = field(default_factory=list)
@@ -69,8 +73,8 @@ class Story:
 
 async def told(plan: Plan, folder: Path) -> Story:
     """The story of the plan, with files in the folder."""
-    story = Story(plan=plan, folder=folder)
-    with FuzzedServer(plan) as server:
+    story = Story(plan=plan, folder=folder, application=Application(seed=plan.seed, wants=plan.wants))
+    with FuzzedServer(plan, story.application) as server:
         await _World(story, server).play()
         story.seen, story.offered, story.failures = server.seen, server.offered, server.failures
     return story
@@ -127,13 +131,36 @@ class _World:
             runner = self._runner()
         if turn.kind == "say" and ((act.cut and self.draw.random() < 0.7) or self._may_resume(act)):
             await self._act(runner, "resume", None, Turn(watched=turn.watched))
+        return await self._answered(runner) if self.plan.wants.asks or self.plan.wants.rules else runner
+
+    async def _answered(self, runner: Runner) -> Runner:
+        """Go on with answers to what waits, now and then in another runner, or cut off too."""
+        draw = Random(f"{self.plan.seed} answered {len(self.story.acts)}")
+        for _ in range(draw.choice([0, 1, 3])):
+            self.store.lives()
+            if not await self.inner.info(SESSION) or not (pending := await runner.pending(SESSION)):
+                break
+            if draw.random() < 0.5:
+                runner = self._runner()
+            cut = cut_of(draw) if draw.random() < 0.3 else None
+            answers = self.story.application.answers(pending)
+            await self._act(runner, "resume", None, Turn(watched=draw.random() < 0.5, cut=cut), answers)
+            if self.story.acts[-1].cut:
+                runner = self._runner()
         return runner
 
     def _may_resume(self, act: Act) -> bool:
         return act.error is not None and self.draw.random() < 0.4
 
-    async def _act(self, runner: Runner, kind: str, prompt: str | None, turn: Turn) -> None:
-        act = self.act = Act(number=len(self.story.acts), kind=kind, prompt=prompt)
+    async def _act(
+        self,
+        runner: Runner,
+        kind: str,
+        prompt: str | None,
+        turn: Turn,
+        answers: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        act = self.act = Act(number=len(self.story.acts), kind=kind, prompt=prompt, answers=answers)
         self.story.acts.append(act)
         self._arm(turn.cut)
         act.before = tuple(await self.inner.read(SESSION))
@@ -183,12 +210,17 @@ class _World:
 
     async def _run(self, runner: Runner) -> RunResult:
         if self.act.prompt is None:
-            return await runner.resume(SESSION)
-        return await runner.run(self.act.prompt, session_id=SESSION)
+            return await runner.resume(SESSION, answers=self.act.answers)
+        return await runner.run(self._prompt(), session_id=SESSION)
+
+    def _prompt(self) -> Any:
+        said, number = self.act.prompt, self.act.number
+        return said if said is None else self.story.application.prompt(said, number)
 
     async def _watched(self, runner: Runner, turn: Turn) -> None:
         act = self.act
-        async with contextlib.aclosing(runner.stream(act.prompt, session_id=SESSION)) as stream:
+        shown = runner.stream(self._prompt(), session_id=SESSION, answers=act.answers or None)
+        async with contextlib.aclosing(shown) as stream:
             async for event in stream:
                 act.read.append(event)
                 if turn.cut and turn.cut.closes and turn.cut.where == "event" and self.cut.is_set():
@@ -234,17 +266,26 @@ class _World:
         pins = [FuzzedPins(10 ** (plan.seed % 4))] if plan.seed % 3 else []
         sets: list[Any] = [pause, Todo(), Background(agent_tools=["pause"])] if plan.seed % 4 == 1 else []
         sets += self.story.subs.tools() if self.story.subs else []
+        tools = FuzzedTools(self.story.effects, lambda: self._counts("tool"))
         agent = Agent(
             model,
-            tools=[*FuzzedTools(self.story.effects, lambda: self._counts("tool")).all(), *pins, *sets],
+            tools=[*tools.all(), *self.story.application.tools(tools), *pins, *sets],
             instructions=plan.instructions,
             compaction=policy,
             max_steps=plan.max_steps,
+            output=plan.wants.output,
         )
         callbacks: list[Callbacks] = [_Watcher(self)]
         if plan.odd_callback:
             callbacks.append(OddCallback(plan.odd_callback, self.draw))
-        return Runner(agent, store=self.store, transcripts=self.story.folder / "t", callbacks=callbacks)
+        return Runner(
+            agent,
+            store=self.store,
+            transcripts=self.story.folder / "t",
+            callbacks=callbacks,
+            approver=self.story.application.approver if plan.wants.at_once else None,
+            rules=plan.wants.rules,
+        )
 
     async def on_event(self, event: StreamEvent) -> None:
         if event.session_id != SESSION:  # of a sub-agent, in which the run may be cut off too
