@@ -9,6 +9,7 @@ from typing import Any
 
 from agentloop._plumbing.aio import in_thread, to_its_end
 from agentloop._plumbing.private_files import refused
+from agentloop._plumbing.truncate import head
 from agentloop.approvals import Pending
 from agentloop.bounds import MOST_AT_ONCE
 from agentloop.compaction import COMPACT, focus_of, outcome_text
@@ -30,6 +31,8 @@ LEAST_RESULT_TOKENS = 100
 
 REPEATS_TOLD = 3
 """From so many equal results of the same call on, the model is told of it."""
+
+_MOST_CHANGED_CHARS = 200
 
 MOST_REMINDER_TOKENS = 200
 """What one tool set reminds of is cut to so much: behind a result that is kept it stays as it is."""
@@ -230,7 +233,8 @@ async def _reply(
         if isinstance(allowed, ToolCall):
             answer = await run.call_tool(allowed, context, cleared=True)
             if allowed.arguments != call.arguments:
-                answer = replace(answer, text=CHANGED.format(arguments=allowed.arguments) + answer.text)
+                said = head(allowed.arguments, _MOST_CHANGED_CHARS)
+                answer = replace(answer, text=CHANGED.format(arguments=said) + answer.text)
         else:
             answer = allowed
     except BaseException:  # whatever cut the call off, its end is told; raised again
