@@ -719,6 +719,6 @@ def _texts(entries: Iterable[Entry]) -> Iterator[str]:
 
 
 def _texts_of(message: Message) -> Iterator[str]:
-    yield text_of(message.content)
+    yield text_of(message.content) if message.has_media else message.text
     for call in message.tool_calls:
         yield from (call.name, call.arguments)
