@@ -53,6 +53,7 @@ def delete(path: str) -> str:
 
 async def ask_and_go_on(prompt: str, store: InMemoryStore) -> str:
     """One run that waits, and a runner of another process that answers for it."""
+    print(f"user:   {prompt}")
     waiting = await runner_of(FIRST, store).run(prompt, session_id="cleaning")
     print(f"status: {waiting.status}, on the disc: {sorted(DISC)}")
     for call in waiting.pending:

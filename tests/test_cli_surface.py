@@ -162,7 +162,6 @@ WRONG: list[tuple[list[str], str]] = [
     ),
     (["show", "abc"], "no command 'show': `agentloop sessions show` is one. As a prompt"),
     (["undo"], "`agentloop undo` needs ID: `agentloop sessions list --all` shows the ids"),
-    (["doctor"], "no command 'doctor': --help lists them. As a prompt: agentloop -p doctor"),
     (
         ["exit"],
         "no command 'exit': in the chat, /exit: end the chat, as Ctrl-D does; the session is kept. As a",

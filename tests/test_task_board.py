@@ -421,7 +421,7 @@ async def test_whoever_is_killed_in_a_claim_leaves_the_task_free_or_taken_and_no
         board = TaskBoard(tmp_path / str(at), owner="ada")
         await board.add("Dig")
         with process(KILLED, tmp_path / str(at), at, cwd=tmp_path) as other:
-            pass
+            other.communicate()
         (task,) = await board.tasks()
         states.add((other.returncode, task.status))
         await board.give_back_left()

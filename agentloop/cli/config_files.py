@@ -69,9 +69,17 @@ class ConfigFile:
 
 
 def config_folder(environment: Mapping[str, str]) -> Path:
-    """Where the user's `config.toml` lies."""
-    home = environment.get("AGENTLOOP_HOME", "").strip()
-    return Path(home).expanduser() if home else platformdirs.user_config_path("agentloop", appauthor=False)
+    """Where the user's `config.toml` lies.
+
+    Raises:
+        UsageError: the variable names the home of nobody.
+    """
+    if not (home := environment.get("AGENTLOOP_HOME", "").strip()):
+        return platformdirs.user_config_path("agentloop", appauthor=False)
+    try:
+        return Path(home).expanduser()
+    except (RuntimeError, ValueError):
+        raise UsageError(f"AGENTLOOP_HOME: {home!r} is the home of no user: write the path") from None
 
 
 def configured(environment: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
