@@ -17,7 +17,7 @@ from agentloop.compaction import Compaction
 from agentloop.context import Context
 from agentloop.errors import UsageError
 from agentloop.events import Cleared, ClearedItem, Compacted, Event, MessageRecord, Record, Restored
-from agentloop.messages import Message, ToolCall
+from agentloop.messages import Message, ToolCall, text_of
 from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.stream import CompactionStarted
@@ -283,7 +283,8 @@ def test_what_is_remembered_of_texts_is_bounded() -> None:
 def total(context: Context) -> int:
     """What a counter of characters says of a context, from scratch."""
     return sum(
-        len(message.text) + sum(len(call.name) + len(call.arguments) for call in message.tool_calls)
+        len(text_of(message.content))
+        + sum(len(call.name) + len(call.arguments) for call in message.tool_calls)
         for message in context.messages
     )
 
