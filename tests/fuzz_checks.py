@@ -157,13 +157,11 @@ def _prompts(acts: Sequence[Act]) -> list[str | None]:
     newest: str | None = None
     prompts = []
     for act in acts:
-        if act.kind == "say":
-            newest = act.prompt
-        prompts.append(newest)
-        if act.kind == "say" and not any(
-            _holds(record.event, newest) for record in act.after[len(act.before) :]
+        prompts.append(act.prompt if act.kind == "say" else newest)
+        if act.kind == "say" and any(
+            _holds(record.event, act.prompt) for record in act.after[len(act.before) :]
         ):
-            newest = prompts[-2] if len(prompts) > 1 else None
+            newest = act.prompt
     return prompts
 
 

@@ -15,9 +15,18 @@ from agentloop.providers.openai import OpenAIChat
 from agentloop.retry import RetryPolicy
 from agentloop.run import Agent
 from agentloop.runner import Runner
-from agentloop.strategies import KeepRecentTurns, MicroCompact, Strategy, Tiered, TurnWindow, then
+from agentloop.strategies import (
+    KeepRecentTurns,
+    MicroCompact,
+    RecursiveSummary,
+    Strategy,
+    Tiered,
+    TurnWindow,
+    then,
+)
 from agentloop.stream import StreamEvent, ToolEnded
 from agentloop.testing import ScriptedModel, calls
+from agentloop.triggers import TokenCount
 from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider
 from tests.strict_replies import Answered, ExtractiveSummariser, Fault, asks_for_summary
@@ -47,6 +56,23 @@ async def test_l17_no_overflow_of_a_summary_leads_to_the_same_request(overflow: 
         asked = [received for received in provider.requests if asks_for_summary(received.body or {})]
     refused = [received for received in asked if received.violations]
     assert 1 <= len(refused) <= 2
+    assert len({received.raw for received in asked}) == len(asked)
+
+
+async def test_l17_what_refused_summaries_taught_of_the_window_holds_for_the_run(tmp_path: Path) -> None:
+    def brain(body: Body) -> str:
+        return "so it is " * 80
+
+    with StrictProvider(brain, window=600, overflow="llamacpp-bare") as provider:
+        model = OpenAIChat("m", base_url=provider.url, window=6_000, retry=RetryPolicy(attempts=1))
+        policy = Compaction(trigger=TokenCount(1_500), strategy=RecursiveSummary(keep=5))
+        runner = Runner(Agent(model, compaction=policy), transcripts=tmp_path)
+        history = [Message.user("note this " * 99), Message.assistant("so it is " * 99)] * 4
+        with suppress(ContextOverflowError):
+            await runner.run("go on", session_id="s", history=history)
+        await model.close()
+        asked = [received for received in provider.requests if asks_for_summary(received.body or {})]
+    assert 1 <= len([received for received in asked if received.violations]) <= 3
     assert len({received.raw for received in asked}) == len(asked)
 
 

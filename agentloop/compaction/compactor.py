@@ -194,6 +194,7 @@ class Compactor:
     requests begin with; None where there is none. `tool_sets` say what stays in sight behind a compaction.
     `rebase` says when a compaction still holds though others wrote to the log meanwhile. `server_refused` is
     whether the server refused to write the newest summary, where nothing else was to stand instead.
+    `_summary_window` is what overflows of its own requests taught of the summariser's window.
     """
 
     policy: Compaction
@@ -204,6 +205,7 @@ class Compactor:
     rebase: Rebase = rebase_any
     tool_sets: Sequence[ToolSet] = ()
     server_refused: bool = field(default=False, init=False)
+    _summary_window: int | None = field(default=None, init=False)
 
     async def compact(self, session: Session, plan: Plan, budget: Budget) -> tuple[Session, CompactionResult]:
         """The session compacted, and what came of it; a failure leaves the context as it was."""
@@ -414,7 +416,7 @@ class Compactor:
         )
         longest = min(longest, spec.max_tokens or longest)
         beside = int(max(BESIDE_SHARE * longest, min(LEAST_RECORD, MOST_BESIDE * longest)))
-        own = summary_budget(model, budget, longest=longest - beside)
+        own = summary_budget(model, budget, longest=longest - beside, learnt=self._summary_window)
         whole, room = own.reserve + beside, room_below(plan, before, budget, pinned=outcome.pinned)
         summariser = Summariser(
             model=model,
@@ -432,7 +434,11 @@ class Compactor:
             focus=focus,
             prefix=self.prefix if spec.prefix == "shared" and model is self.model else None,
         )
-        return await summariser.write()
+        try:
+            return await summariser.write()
+        finally:
+            if summariser.budget.window < own.window:
+                self._summary_window = summariser.budget.window
 
     def _record(self, outcome: _Outcome) -> Compacted:
         """The record of it, with what it loses; only one that makes the context smaller."""

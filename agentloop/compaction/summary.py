@@ -382,10 +382,13 @@ class Summariser:
         return f"{prose}{line}{below}" if below else prose
 
 
-def summary_budget(model: ChatModel, agent: Budget, *, longest: int) -> Budget:
-    """The room of a summary's requests: the summariser's window, the longest summary as its output."""
+def summary_budget(model: ChatModel, agent: Budget, *, longest: int, learnt: int | None = None) -> Budget:
+    """The room of a summary's requests: the summariser's window, the longest summary as its output.
+
+    The window is at most what was `learnt` of it.
+    """
     window = min(model.window or agent.window, agent.window) if model.name == agent.model else model.window
-    window = window or agent.window
+    window = min(filter(None, (window or agent.window, learnt)))
     return replace(
         agent,
         window=window,
