@@ -13,7 +13,7 @@ from agentloop._plumbing.checks import shown, whole
 from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.to_text import first_line
 from agentloop._plumbing.truncate import head
-from agentloop.context import results_of
+from agentloop.context import newest_exchange, results_of
 from agentloop.errors import RetryTool, UsageError
 from agentloop.messages import Json, SeenMessage, ToolCall
 from agentloop.prompts import (
@@ -45,7 +45,7 @@ MOST_WAIT_SECONDS = 600
 MOST_KEPT = 32
 """So many jobs that have ended keep what they printed, of all sessions together."""
 
-MOST_TOLD = 3
+MOST_REPORTED = 3
 """So many ends are told of with one result; the others with the next."""
 
 MOST_WHAT_CHARS = 100
@@ -123,7 +123,7 @@ class Background(ToolSet):
     _commands: Commands | None = field(init=False, repr=False, compare=False)
     _jobs: dict[tuple[str, str], _Job] = field(default_factory=dict, init=False, repr=False, compare=False)
     """By their session and id; those that have ended too, the oldest first."""
-    _untold: dict[str, set[str]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _unreported: dict[str, set[str]] = field(default_factory=dict, init=False, repr=False, compare=False)
     """The ids of jobs by session whose end stood in no result when the run last looked; none: not looked."""
 
     def __post_init__(self) -> None:
@@ -153,6 +153,7 @@ class Background(ToolSet):
         run = tool_of(RUN_IN_BACKGROUND, RUN_IN_BACKGROUND_DESCRIPTION, self.run_in_background, begun)
         check = tool_of(CHECK, CHECK_DESCRIPTION, self.check, _CHECKED, idempotent=True)
         stop = tool_of(STOP, STOP_DESCRIPTION, self.stop, {"job": _JOB}, "job", idempotent=True)
+        run = replace(run, kind="shell" if self._commands else None)
         return run, replace(check, timeout_seconds=MOST_WAIT_SECONDS + 30), stop
 
     async def run_in_background(
@@ -186,7 +187,7 @@ class Background(ToolSet):
         printed = output.text if command else partial(_joined, answers)
         job = _Job(id=job_id, call_id=context.call_id, what=what, task=task, printed=printed)
         self._jobs[context.session_id, job_id] = job
-        self._untold.get(context.session_id, set()).add(job_id)
+        self._unreported.get(context.session_id, set()).add(job_id)
         return JOB_BEGUN.format(id=job_id, what=what)
 
     async def check(self, context: RunContext[Any], job: str = "", wait_seconds: float = 0) -> str:
@@ -222,32 +223,32 @@ class Background(ToolSet):
 
     def pinned(self, said: Sequence[SeenMessage], fits: Callable[[str], bool]) -> str:
         """The jobs that were begun out of sight and whose end was not told, the newest first."""
-        told, kept = _told(said), ""
+        reported, kept = _reported(said), ""
         for job_id, (call, in_sight) in _begun(said).items():
             longer = f"{kept or JOBS}\n{JOB_LINE.format(id=job_id, what=_what_of(call))}"
-            if job_id not in told and not in_sight and fits(longer):
+            if job_id not in reported and not in_sight and fits(longer):
                 kept = longer
         return kept
 
     async def notice(self, context: RunContext[Any]) -> str:
         """The ends that were not told yet, those of jobs that were begun first before the others."""
-        session, untold = context.session_id, self._untold.get(context.session_id)
-        if untold is not None and all(self._is_running(session, each) for each in untold):
+        session, unreported = context.session_id, self._unreported.get(context.session_id)
+        if unreported is not None and all(self._is_running(session, each) for each in unreported):
             return ""
         said = await context.said()
-        begun, told, now = _begun(said), _told(said), _newest_calls(said)
-        beginning = {job_id for name, job_id in self._jobs if name == session} & {_id_of(c.id) for c in now}
-        left = [job_id for job_id in reversed([*begun]) if job_id not in told]
-        self._untold[session] = {*left, *beginning}
-        shown_by = {call.id for call in now}
-        being_shown = {job.id for job in self._jobs.values() if job.shown_by in shown_by}
+        begun, reported, asked = _begun(said), _reported(said), newest_exchange(said)
+        now = {call.id for call in asked.message.tool_calls} if asked else set[str]()
+        beginning = {job_id for name, job_id in self._jobs if name == session} & {*map(_id_of, now)}
+        left = [job_id for job_id in reversed([*begun]) if job_id not in reported]
+        self._unreported[session] = {*left, *beginning}
+        being_shown = {job.id for job in self._jobs.values() if job.shown_by in now}
         over = [each for each in left if each not in being_shown and not self._is_running(session, each)]
-        texts = [await self._end(session, job_id, begun[job_id][0]) for job_id in over[:MOST_TOLD]]
+        texts = [await self._end(session, job_id, begun[job_id][0]) for job_id in over[:MOST_REPORTED]]
         return "; ".join(texts)
 
     async def run_ended(self, session_id: str) -> Mapping[str, str]:
         """Stop what still runs."""
-        self._untold.pop(session_id, None)
+        self._unreported.pop(session_id, None)
         running = self._running(session_id)
         for job in running:
             job.stopped = JOB_STOPPED_AT_END
@@ -329,7 +330,7 @@ def _begun(said: Sequence[SeenMessage]) -> Mapping[str, tuple[ToolCall, bool]]:
     return found
 
 
-def _told(said: Sequence[SeenMessage]) -> Collection[str]:
+def _reported(said: Sequence[SeenMessage]) -> Collection[str]:
     """The ids of the jobs whose end a result tells: by a notice behind it, or as what was asked for."""
     texts = [each.message.text for each in said if each.message.role == "tool"]
     notices = (text[len(first_given(text)) :] for text in texts)
@@ -340,13 +341,6 @@ def _told(said: Sequence[SeenMessage]) -> Collection[str]:
     )
     first = (found for line in asked if (found := _ENDED.match(line, 1)))
     return {*(each for text in notices for each in _ENDED.findall(text)), *(found[1] for found in first)}
-
-
-def _newest_calls(said: Sequence[SeenMessage]) -> Sequence[ToolCall]:
-    """The calls of the newest batch."""
-    asked = (each.message for each in reversed(said) if each.message.role == "assistant")
-    newest = next(asked, None)
-    return newest.tool_calls if newest else ()
 
 
 def _names(name: str, given: Collection[str]) -> tuple[str, ...]:

@@ -257,7 +257,10 @@ class RunEndRecord(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalAsked(Event):
-    """A call needs a person's yes: it is not run before it has one, with the `arguments` that it had."""
+    """A call needs a person's yes: it is not run before it has one, with the `arguments` that it had.
+
+    `server` is the MCP server that the tool is of, empty for a tool of the agent's own.
+    """
 
     kind: ClassVar[str] = "approval_asked"
 
@@ -265,6 +268,7 @@ class ApprovalAsked(Event):
     call_id: str
     tool: str
     arguments: str
+    server: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,7 +276,8 @@ class ApprovalAnswered(Event):
     """A call that was asked about has its answer, given in that run, by whoever `by` names.
 
     `arguments` are those that it may be run with, which may be others than asked for; `text` is why it was
-    rejected, or what stands for its result.
+    rejected, or what stands for its result. `tool` and `fingerprint` say what was asked: the answer counts
+    for no other call.
     """
 
     kind: ClassVar[str] = "approval_answered"
@@ -283,6 +288,8 @@ class ApprovalAnswered(Event):
     arguments: str = ""
     text: str = ""
     by: str = ""
+    tool: str = ""
+    fingerprint: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -201,6 +201,7 @@ NEEDS_YES = (
 )
 REJECTED = "not run: a person said no: {reason}"
 YES_ELSEWHERE = "the yes was for the session that this one is a copy of: call it again"
+OTHER_SERVER = "not run: the yes was to a tool of {asked}, and the one of that name is of {now} now"
 CHANGED = "[A person changed the arguments to {arguments}]\n"
 CHECK_FAILED = "not run: what checks calls failed"
 LIMIT_BEFORE_CALL = "not run: {reason}"

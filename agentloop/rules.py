@@ -1,13 +1,14 @@
 """Which calls run unasked, which need a person's yes, and which never run: rules that deny, ask and allow.
 
-A rule is the name of a tool, which may hold `*` (`github_*`), or a kind of built-in tool, `write` or `shell`,
-alone or with a pattern: `write(docs/*)`, `shell(git *)`. What one denies is denied, whatever else is said;
-then what one asks about is asked about; then what one allows runs.
+A rule is the name of a tool, which may hold `*` (`github_*`), or a kind of tool, `write` or `shell`, alone or
+with a pattern: `write(docs/*)`, `shell(git *)`. A tool says of what kind it is, as the built-in ones do: its
+name makes it none. What one denies is denied, whatever else is said; then what one asks about is asked about;
+then what one allows runs.
 
 A shell line is cut at `;`, `&`, `|` and line ends, and each part must be allowed. What is not plain is asked
 about, unless a rule has the very line: substitution, redirection, groups, escapes, variables, and `*` in a
-command's name. So is what runs its arguments (`env`, `sudo`, `xargs`), unless the rule begins with that very
-word.
+command's name. So is what runs other commands (`env`, `sudo`, `npx`, `python -c`), unless the rule itself
+names it so.
 """
 
 import posixpath
@@ -15,7 +16,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from agentloop._plumbing.checks import shown
 from agentloop._plumbing.patterns import pattern
@@ -23,24 +24,54 @@ from agentloop.errors import UsageError
 
 Verdict: TypeAlias = Literal["allow", "ask", "deny"]
 
-KINDS: Mapping[str, tuple[str, str]] = {
-    "run_command": ("shell", "command"),
-    "run_in_background": ("shell", "command"),
-    "write_file": ("write", "path"),
-    "edit_file": ("write", "path"),
-}
-"""The built-in tools that change things: the kind of each, and the argument that a pattern looks at."""
+Kind: TypeAlias = Literal["write", "shell"]
+
+KINDS: Mapping[Kind, str] = {"write": "path", "shell": "command"}
+"""The kinds of tools that change things, and the argument that a pattern looks at."""
 
 _RULE = pattern(r"([^()\s]+)(?:\((.+)\))?", re.DOTALL)
-_RUNS_OTHERS = pattern(
-    r"!|\.|ash|bash|builtin|busybox|chroot|chrt|command|coproc|csh|dash|do|doas|elif|else|env|eval|exec|fakeroot|"
-    "fd|find|fish|flock|gdb|if|ionice|ksh|ltrace|nice|nohup|nsenter|parallel|pkexec|pwsh|rbash|runuser|script|"
-    "setarch|setsid|sh|source|ssh|stdbuf|strace|su|sudo|systemd-run|taskset|tcsh|then|time|timeout|trap|unshare|"
-    "until|valgrind|watch|while|xargs|zsh|.*=.*"
+_SHELL = "(a|ba|c|da|fi|k|pw|rba|tc|z)?sh"
+_RUNS_OTHERS: Sequence[tuple[str, str, bool]] = (
+    (
+        r"!|\.|.*=.*|builtin|command|coproc|do|elif|else|eval|exec|if|source|then|time|trap|until|while",
+        ".*",
+        True,
+    ),
+    (_SHELL, ".*", False),
+    (r"busybox|chroot|doas|fakeroot|nsenter|pkexec|runuser|s[gu]|su-exec|gosu|sudo|unshare", ".*", True),
+    (r"chrt|env|flock|ionice|nice|nohup|prlimit|setarch|setsid|stdbuf|systemd-run|taskset", ".*", True),
+    (r"gdb|ltrace|parallel|script|strace|timeout|valgrind|watch|xargs|xvfb-run", ".*", True),
+    (r"find", "-(exec|ok)(dir)?", True),
+    (r"fd|fdfind", r"-[a-zA-Z]*[xX].*|--exec.*", True),
+    (r"at|batch|bwrap|crontab|entr|expect|firejail|screen|socat|tmux|watchexec", ".*", False),
+    (r"bunx|g?make|just|ninja|nox|npx|pnpx|rake|tox|uvx", ".*", False),
+    (r"mosh|rsh|ssh|sshpass", ".*", False),
+    (
+        r"bun|cargo|conda|deno|go|hatch|nix|npm|pdm|pipenv|pipx|pnpm|poetry|rye|uv|yarn",
+        "create|dlx|exec|init|run.*|shell|start|test|x",
+        False,
+    ),
+    (
+        r"docker|docker-compose|incus|kubectl|lxc|nerdctl|oc|podman|podman-compose|vagrant",
+        "attach|debug|exec|run|rsh|shell|ssh",
+        False,
+    ),
+    (r"[gmn]?awk", r".*(system|\|).*|-f.*|--file.*", False),
+    (
+        r"git",
+        r"[a-zA-Z0-9-]+\..*=.*|--(config-env|exec|upload-pack|receive-pack).*|alias\..*|-x|foreach|run",
+        False,
+    ),
+    (r"(python|pypy)[0-9.]*", r"|-|-[a-zA-Z]*c.*", False),
+    (r"(luajit|lua|perl|ruby)[0-9.]*", r"|-|-[a-zA-Z0-9]*[eE].*", False),
+    (r"node(js)?", r"|-|-[a-z]*[ep].*|--(eval|import|print|require).*", False),
+    (r"php[0-9.]*", r"|-|-[BREr].*", False),
+    (r"rsync", r"-[a-zA-Z]*e.*|--rs(h|ync-path).*", False),
+    (r"(bsd|g)?tar", r"-[a-zA-Z]*[FI].*|--(checkpoint-action|info-script|to-command|use-compress).*", False),
 )
-"""Words behind which another command may stand. Not all there are; what is not known is not allowed
-either."""
-_SHELLS = pattern("(a|ba|c|da|fi|k|pw|rba|tc|z)?sh")
+"""What runs other commands: its name, a word behind it that makes it do so (nothing stands for no word), and
+whether what it runs stands there to be seen. Not all there are; what is not known is not allowed either."""
+_SHELLS = pattern(_SHELL)
 _NOT_PLAIN = frozenset("$`\\<>(){}#~\r")
 _NOT_PLAIN_QUOTED = frozenset("$`\\")
 _GLOB = frozenset("*?]")
@@ -51,6 +82,8 @@ _GAP = "\N{SYMBOL FOR SPACE}"
 _INNER = pattern(r"[;&|\n`(){}]|\$\(")
 _DEEPEST = 8
 """So many commands that run others are looked through, one in the other."""
+_MOST_WORDS = 200
+"""So many words of a command are looked at for one that makes it run others; a longer one is taken to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +91,15 @@ class _Rule:
     name: str
     pattern: str | None
 
-    def is_of(self, tool: str, kind: str | None) -> bool:
+    def is_of(self, tool: str, kind: Kind | None) -> bool:
         return self.name == kind or (self.pattern is None and fnmatchcase(tool, self.name))
+
+    def __str__(self) -> str:
+        return self.name if self.pattern is None else f"{self.name}({self.pattern})"
+
+    @property
+    def is_of_kind(self) -> bool:
+        return self.name in KINDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +111,11 @@ class Rules:
 
     Example:
         >>> rules = Rules(allow=["shell(git *)", "write(docs/*)"], deny=["shell(git push*)"])
-        >>> rules.verdict("run_command", {"command": "git log | git cat-file --batch"})
+        >>> rules.verdict("run_command", {"command": "git log | git cat-file --batch"}, kind="shell")
         'allow'
-        >>> rules.verdict("run_command", {"command": "git log > /etc/passwd"})
+        >>> rules.verdict("run_command", {"command": "git log > /etc/passwd"}, kind="shell")
         'ask'
-        >>> rules.verdict("run_command", {"command": "git add . && git push"})
+        >>> rules.verdict("run_command", {"command": "git add . && git push"}, kind="shell")
         'deny'
 
     Raises:
@@ -98,47 +138,63 @@ class Rules:
         """The tools and kinds that they name."""
         return [each.name for rules in self._rules.values() for each in rules]
 
-    def offer(self, kind: str) -> bool:
+    @property
+    def overruled(self) -> Sequence[tuple[str, str]]:
+        """Rules that allow or ask, and speak of nothing since another denies all of it: both, as written."""
+        return [
+            (f"{name} {each}", f"deny {no}")
+            for name in ("allow", "ask")
+            for each in self._rules[name]
+            for no in self._rules["deny"]
+            if no.name == each.name and no.pattern in (None, each.pattern)
+        ]
+
+    def offer(self, kind: Kind) -> bool:
         """Whether built-in tools of that kind are offered: some of their calls may run."""
         if _Rule(kind, None) in self._rules["deny"]:
             return False
         return any(each.name == kind for name in ("allow", "ask") for each in self._rules[name])
 
-    def speak_of(self, tool: str) -> bool:
+    def speak_of(self, tool: str, kind: Kind | None = None) -> bool:
         """Whether any of them may speak of that tool's calls."""
-        return any(self._of(tool).values())
+        return any(self._of(tool, kind).values())
 
-    def allow_all(self, tool: str) -> bool:
+    def allow_all(self, tool: str, kind: Kind | None = None) -> bool:
         """Whether they allow each call of that tool, whatever its arguments."""
-        rules = self._of(tool)
+        rules = self._of(tool, kind)
         whole = any(each.pattern is None for each in rules["allow"])
         return whole and not rules["deny"] and not rules["ask"]
 
-    def verdict(self, tool: str, arguments: Mapping[str, Any]) -> Verdict | None:
-        """What they say of this call; None where none of them speaks of it."""
-        rules = self._of(tool)
+    def verdict(self, tool: str, arguments: Mapping[str, Any], *, kind: Kind | None = None) -> Verdict | None:
+        """What they say of this call to a tool of that kind; None where none of them speaks of it."""
+        rules = self._of(tool, kind)
         if not any(rules.values()):
             return None
-        kind, argument = KINDS.get(tool, (None, ""))
-        value = arguments.get(argument)
+        value = arguments.get(KINDS[kind]) if kind else None
         call = _call(kind, value) if isinstance(value, str) else None
         for name in _STRICT:
             if any(each.pattern is None or (call and call.touches(each.pattern)) for each in rules[name]):
                 return name
         patterns = [each.pattern for each in rules["allow"] if each.pattern is not None]
         if len(patterns) < len(rules["allow"]):  # all are allowed but for what the others may speak of
-            return "ask" if call and not call.is_plain and (rules["deny"] or rules["ask"]) else "allow"
+            is_bound = bool(rules["deny"] or rules["ask"])
+            return "ask" if is_bound and call and not call.is_seen_through(patterns) else "allow"
         return "allow" if call and call.is_covered(patterns) else "ask"
 
-    def strictest(self, tool: str, *given: Mapping[str, Any]) -> Verdict | None:
+    def strictest(self, tool: str, *given: Mapping[str, Any], kind: Kind | None = None) -> Verdict | None:
         """What is strictest of what they say of calls with each of these arguments."""
-        said = [self.verdict(tool, arguments) for arguments in given]
+        said = [self.verdict(tool, arguments, kind=kind) for arguments in given]
         return next((each for each in _VERDICTS if each in said), None)
 
-    def _of(self, tool: str) -> Mapping[Verdict, Sequence[_Rule]]:
-        kind, _ = KINDS.get(tool, (None, ""))
+    def _of(self, tool: str, kind: Kind | None) -> Mapping[Verdict, Sequence[_Rule]]:
+        """Those that speak of the tool; what allows a kind allows no other tool of that name."""
         return {
-            name: [each for each in rules if each.is_of(tool, kind)] for name, rules in self._rules.items()
+            name: [
+                each
+                for each in rules
+                if each.is_of(tool, kind) and (name != "allow" or not each.is_of_kind or each.name == kind)
+            ]
+            for name, rules in self._rules.items()
         }
 
 
@@ -158,7 +214,7 @@ def _rule(name: str, text: object) -> _Rule:
         raise UsageError(
             f"{name}: {shown(text)} is no rule: write write, shell, a tool's name, or shell(git *)"
         )
-    if found[2] is not None and found[1] not in {kind for kind, _ in KINDS.values()}:
+    if found[2] is not None and found[1] not in KINDS:
         raise UsageError(f"{name}: {text}: only write(…) and shell(…) take a pattern: leave it out")
     pattern = found[2].strip() if found[2] else None
     return _Rule(found[1], None if pattern == "*" else pattern)
@@ -169,7 +225,6 @@ class _Path:
     """A path that is to be written, below the folder of the tools."""
 
     path: str
-    is_plain = True
 
     def touches(self, wanted: str) -> bool:
         """Whether the pattern meets it; a path from the root down, wherever the folder may begin in it."""
@@ -179,6 +234,9 @@ class _Path:
 
     def is_covered(self, patterns: Sequence[str]) -> bool:
         return any(fnmatchcase(self.path, posixpath.normpath(each)) for each in patterns)
+
+    def is_seen_through(self, patterns: Sequence[str]) -> bool:
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +259,14 @@ class _Line:
             any(_is_allowed(words, each) for each in patterns) for words in self.parts
         )
 
+    def is_seen_through(self, patterns: Sequence[str]) -> bool:
+        """Whether all that it runs can be seen, or is what patterns meet."""
+        if self.text in patterns:
+            return True
+        commands = [command for words in self.parts for command in _runs(words)]
+        hidden = [each for each in commands if (row := _row_of(each)) and not row.is_seen]
+        return self.is_plain and all(any(_is_allowed(words, each) for each in patterns) for words in hidden)
+
     def _all_parts(self) -> Iterator[Sequence[str]]:
         inner = (
             []
@@ -219,13 +285,33 @@ def _runs(words: Sequence[str], depth: int = 0) -> Iterator[Sequence[str]]:
     """The command that these words are, and those that it runs."""
     if not words:
         return
-    name = posixpath.basename(words[0])
-    yield (name, *words[1:])
-    if _RUNS_OTHERS.fullmatch(name) and depth < _DEEPEST:
+    yield (posixpath.basename(words[0]), *words[1:])
+    if depth < _DEEPEST and _row_of(words):
         for at, word in enumerate(words[1:], 1):
             yield from _runs(words[at:], _DEEPEST)
             for inner in _line(word).parts if " " in word else ():
                 yield from _runs(inner, depth + 1)
+
+
+class _Row(NamedTuple):
+    """A kind of command that runs others; `is_seen` says whether these stand there to be seen."""
+
+    name: re.Pattern[str]
+    word: re.Pattern[str]
+    is_seen: bool
+
+
+_ROWS = [
+    _Row(pattern(name, re.DOTALL), pattern(word, re.DOTALL), is_seen) for name, word, is_seen in _RUNS_OTHERS
+]
+
+
+def _row_of(words: Sequence[str]) -> _Row | None:
+    """The row of what runs other commands that the command meets."""
+    name, behind = posixpath.basename(words[0]), words[1:_MOST_WORDS] or [""]
+    is_long = len(words) > _MOST_WORDS
+    rows = (row for row in _ROWS if row.name.fullmatch(name))
+    return next((row for row in rows if is_long or any(map(row.word.fullmatch, behind))), None)
 
 
 def _reads_commands(words: Sequence[str]) -> bool:
@@ -240,12 +326,13 @@ def _meets(words: Sequence[str], wanted: str) -> bool:
 
 
 def _is_allowed(words: Sequence[str], wanted: str) -> bool:
-    is_named = words[0] == wanted.split(maxsplit=1)[0]
+    row, named = _row_of(words), wanted.split()
+    is_named = [words[0]] == named[:1] and _row_of(named) is row
     whole = [_BLANK.sub(_GAP, word) for word in words]
-    return _meets(whole, wanted) and (is_named or not _RUNS_OTHERS.fullmatch(posixpath.basename(words[0])))
+    return _meets(whole, wanted) and (row is None or is_named)
 
 
-def _call(kind: str | None, value: str) -> _Path | _Line | None:
+def _call(kind: Kind | None, value: str) -> _Path | _Line | None:
     if kind == "write":
         return _Path(posixpath.normpath(value))
     return _line(value) if kind == "shell" else None

@@ -30,7 +30,6 @@ from agentloop.run import (
     RunConfig,
     as_user_message,
     execute_run,
-    pending_of,
     run_sub_agent,
     transcripts_folder,
     waiting_in,
@@ -253,7 +252,7 @@ class Runner(Generic[Output_co]):
             SessionNotFoundError: there is no such session.
         """
         waiting = await waiting_in(self._config.sessions, await self._existing(session_id))
-        return tuple(pending_of(log.id, call) for log, call in waiting.values())
+        return tuple(waiting.values())
 
     async def compact(
         self,

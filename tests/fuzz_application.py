@@ -24,6 +24,7 @@ RULES = (
     Rules(ask=["look"], allow=["shred"]),
     Rules(allow=["ma*"], deny=["note"]),
 )
+RULES_BELOW = (None, None, Rules(ask=["_dig"]), Rules(allow=["_bury"]), Rules(deny=["_bury"]))
 NO_IMAGES = (
     (400, "Invalid content type. image_url is only supported by certain models."),
     (500, "image input is not supported - hint: you may need to provide the mmproj"),
@@ -46,12 +47,13 @@ class Found:
 class Wants:
     """What is wanted of one conversation.
 
-    `asks` says whether calls of tools that need a yes are made, `at_once` whether an approver is asked, which
-    now and then says nothing. `refusal` is how the server refuses images, None for one that takes them.
-    `fits` is how many of the answers are of the type.
+    `asks` says whether calls of tools that need a yes are made, `below` whether sub-agents make them,
+    `at_once` whether an approver is asked, which now and then says nothing. `refusal` is how the server
+    refuses images, None for one that takes them. `fits` is how many of the answers are of the type.
     """
 
     asks: bool = False
+    below: bool = False
     at_once: bool = False
     rules: Rules | None = None
     images: bool = False
@@ -61,10 +63,15 @@ class Wants:
 
     @classmethod
     def of(cls, seed: int) -> "Wants":
-        """Those of one seed in four; drawn apart, so that all else is drawn as without them."""
+        """Those of one seed in four; drawn apart, so that all else is drawn as without them.
+
+        Another one in four has sub-agents, of which most ask for a yes.
+        """
+        draw = Random(f"{seed} application")
+        if seed % 4 == 2 and draw.random() < 0.75:
+            return cls(below=True, at_once=draw.random() < 0.3, rules=draw.choice(RULES_BELOW))
         if seed % 4 != 3:
             return cls()
-        draw = Random(f"{seed} application")
         return cls(
             asks=draw.random() < 0.7,
             at_once=draw.random() < 0.5,

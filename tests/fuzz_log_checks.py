@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from agentloop.approvals import Approve
@@ -284,22 +284,33 @@ def _answers(branches: Mapping[str, Sequence[Record]], main: Sequence[Message]) 
 
 def _approvals(story: Story) -> Iterator[str]:
     """L24: what ran had its yes with these arguments, and nothing runs that was denied."""
-    log = _log(story)
-    asked = {call.id: _number(call) for message in _messages(log) for call in message.tool_calls}
-    first: dict[int | None, ApprovalAnswered] = {}
-    for record in log:
-        if isinstance(event := record.event, ApprovalAnswered):
-            number = asked.get(event.call_id)
-            if number in first:
-                yield f"L24 call {number} was answered twice"
-            first[number] = event
-    for number, words in story.effects.ran:
-        name = story.offered.get(number, "")
-        for line in _unasked(story.application, name, number, words, first.get(number)):
-            yield f"L24 call {number} of {name} ran {line}"
+    yield from _unasked(story, [_log(story)], story.offered, story.effects.ran)
+    if story.subs:
+        yield from _unasked(story, story.branches.values(), story.subs.offered, story.subs.ran)
 
 
 def _unasked(
+    story: Story,
+    logs: Iterable[Sequence[Record]],
+    offered: Mapping[int, str],
+    ran: Iterable[tuple[int, int]],
+) -> Iterator[str]:
+    first: dict[int | None, ApprovalAnswered] = {}
+    for log in logs:
+        asked = {call.id: _number(call) for message in _messages(log) for call in message.tool_calls}
+        for record in log:
+            if isinstance(event := record.event, ApprovalAnswered):
+                number = asked.get(event.call_id)
+                if number in first:
+                    yield f"L24 call {number} was answered twice"
+                first[number] = event
+    for number, words in ran:
+        name = offered.get(number, "")
+        for line in _without_yes(story.application, name, number, words, first.get(number)):
+            yield f"L24 call {number} of {name} ran {line}"
+
+
+def _without_yes(
     application: Application, name: str, number: int, words: int, answered: ApprovalAnswered | None
 ) -> Iterator[str]:
     rules = application.wants.rules
@@ -307,7 +318,7 @@ def _unasked(
     if verdict == "deny":
         yield "and the rules deny it"
     if answered is None:
-        needs = name == "shred" or (name == "maybe" and number % 3 != 1)
+        needs = name in ("shred", "_bury") or (name == "maybe" and number % 3 != 1)
         if verdict == "ask" or (needs and verdict != "allow"):
             yield "without an answer"
         return

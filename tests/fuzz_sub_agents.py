@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import repeat
 from random import Random
+from typing import Any
 
 from agentloop.compaction import Compaction
 from agentloop.errors import ModelRefusedError, ModelUnavailableError
@@ -14,7 +15,7 @@ from agentloop.messages import ToolCall
 from agentloop.models import ModelRequest
 from agentloop.run import Agent, Limits
 from agentloop.testing import Reply, ScriptedModel
-from agentloop.tools import Tool
+from agentloop.tools import Tool, tool
 from tests.fuzz_plan import Plan
 from tests.fuzz_texts import text
 from tests.kit import assert_valid
@@ -22,11 +23,16 @@ from tests.kit import assert_valid
 NAMES = ("scout", "digger")
 """One that has all the steps that it wants, and one that a limit cuts."""
 WINDOW = 1_500
+FIRST_NUMBER = 1_000_000
+"""Calls of sub-agents are counted from here on, those of the session itself from 0."""
 
 
 @dataclass(kw_only=True)
 class SubAgents:
     """Two sub-agents with a tool that must do its work once; `is_cut` says whether the run ends in it.
+
+    Where the plan wants it, they have another one that needs a yes. `offered` are the tools by the numbers of
+    their calls, `ran` is what ran: the number, and with how many words.
 
     What they say is drawn from their task and from how often it was asked about.
     """
@@ -34,9 +40,11 @@ class SubAgents:
     plan: Plan
     is_cut: Callable[[], bool]
     did: Counter[int] = field(default_factory=Counter)
+    ran: list[tuple[int, int]] = field(default_factory=list)
+    offered: dict[int, str] = field(default_factory=dict)
     failures: list[BaseException] = field(default_factory=list)
     _asked: Counter[str] = field(default_factory=Counter)
-    _number: int = 0
+    _number: int = FIRST_NUMBER
 
     def tools(self) -> list[Tool]:
         """Both as tools."""
@@ -45,13 +53,22 @@ class SubAgents:
         made = []
         for name, limit in zip(NAMES, limits, strict=True):
             model = ScriptedModel(repeat(self._reply), window=WINDOW, name=name)
-            below = Agent(model, tools=[self._dig], compaction=policy, max_steps=12)
+            below = Agent(model, tools=self._tools_below(), compaction=policy, max_steps=12)
             made.append(below.as_tool(name, "Finds out one thing.", limits=limit))
         return made
+
+    def _tools_below(self) -> list[Any]:
+        async def bury(number: int, words: int) -> str:
+            """Bury."""
+            return await self._dig(number, words)
+
+        asking = tool(name="_bury", needs_approval=True)(bury)
+        return [self._dig, asking] if self.plan.wants.below else [self._dig]
 
     async def _dig(self, number: int, words: int) -> str:
         """Dig."""
         self.did[number] += 1
+        self.ran.append((number, words))
         await asyncio.sleep(0)
         if self.is_cut():
             await asyncio.Event().wait()
@@ -80,4 +97,6 @@ class SubAgents:
     def _call(self, draw: Random) -> ToolCall:
         self._number += 1
         arguments = json.dumps({"number": self._number, "words": draw.choice([5, 600, 600])})
-        return ToolCall(id=f"dig_{self._number:06d}", name="_dig", arguments=arguments)
+        name = draw.choice(["_bury", "_dig"]) if self.plan.wants.below else "_dig"
+        self.offered[self._number] = name
+        return ToolCall(id=f"dig_{self._number:06d}", name=name, arguments=arguments)

@@ -131,7 +131,8 @@ class _World:
             runner = self._runner()
         if turn.kind == "say" and ((act.cut and self.draw.random() < 0.7) or self._may_resume(act)):
             await self._act(runner, "resume", None, Turn(watched=turn.watched))
-        return await self._answered(runner) if self.plan.wants.asks or self.plan.wants.rules else runner
+        wants = self.plan.wants
+        return await self._answered(runner) if wants.asks or wants.below or wants.rules else runner
 
     async def _answered(self, runner: Runner) -> Runner:
         """Go on with answers to what waits, now and then in another runner, or cut off too."""

@@ -23,12 +23,13 @@ from agentloop import (
     RunContext,
     Runner,
     StoreError,
+    Tool,
     ToolCall,
     UsageError,
     tool,
 )
 from agentloop.events import ApprovalAnswered, ApprovalAsked, MessageRecord
-from agentloop.prompts import YES_ELSEWHERE
+from agentloop.prompts import OTHER_SERVER, YES_ELSEWHERE
 from agentloop.stores import InMemoryStore
 from agentloop.stream import AnyStreamEvent, event_type
 from agentloop.testing import ScriptedModel, calls
@@ -154,6 +155,104 @@ async def test_a_second_answer_is_refused() -> None:
     with pytest.raises(UsageError, match="waits for an answer in session 's': nothing waits there"):
         await runner.resume("s", answers={waits.call_id: Approve()})
     assert disc.gone == []
+
+
+async def test_an_answer_counts_for_the_call_alone_that_was_shown() -> None:
+    """L24: a session begun anew under the same id, the very same call in it, takes no old answer."""
+    store, disc = InMemoryStore(), Disc()
+    for paths in (("a", "b"), ("a", "a")):
+        shown: list[Pending] = []
+        for path in paths:
+            await store.delete("s")
+            model = ScriptedModel([[ToolCall(id="c", name="delete", arguments=json.dumps({"path": path}))]])
+            runner = Runner(Agent(model, tools=disc.tools), store=store, transcripts=None)
+            shown += (await runner.run("go", session_id="s")).pending
+        old, new = shown
+        assert old.call_id == new.call_id
+        again = runner_on(store, disc, "done")
+        for reply in (Approve(), Reject("no"), Respond("gone")):
+            before = await again.events("s")
+            with pytest.raises(UsageError, match="was given to another one"):
+                await again.resume("s", answers={"c": replace(reply, fingerprint=old.fingerprint)})
+            assert (await again.events("s"), disc.gone) == (before, [])
+        await again.resume("s", answers={"c": Approve(fingerprint=new.fingerprint)})
+        assert disc.gone.pop() == paths[-1]
+        [answered] = [r.event for r in await again.events("s") if isinstance(r.event, ApprovalAnswered)]
+        assert (answered.tool, answered.fingerprint) == ("delete", new.fingerprint)
+
+
+async def test_an_answer_in_the_log_to_another_asking_is_none() -> None:
+    store, disc = InMemoryStore(), Disc()
+    await runner_on(store, disc, calls(delete={"path": "a"})).run("go", session_id="s")
+    runner = runner_on(store, disc, "done")
+    [waits] = await runner.pending("s")
+    stray = ApprovalAnswered(
+        run_id="r",
+        call_id=waits.call_id,
+        verdict="approved",
+        arguments='{"path": "b"}',
+        tool="delete",
+        fingerprint="another",
+    )
+    await store.append("s", [stray], expect=len(await runner.events("s")))
+    assert (await runner.resume("s")).pending == (waits,)
+    assert disc.gone == []
+
+
+async def test_a_yes_to_the_tool_of_one_server_reaches_that_of_no_other() -> None:
+    """L24: by what name a server's tool goes is dealt anew in each process."""
+    ran: list[str] = []
+
+    def runner_with(server: str, *said: Any, **options: Any) -> Runner:
+        def delete(path: str) -> str:
+            """Delete a file."""
+            ran.append(server)
+            return "gone"
+
+        made = replace(Tool.of(delete), server=server, needs_approval=True)
+        return Runner(Agent(ScriptedModel(said), tools=[made]), store=store, transcripts=None, **options)
+
+    store = InMemoryStore()
+    [waits] = (await runner_with("one", calls(delete={"path": "a"})).run("go", session_id="s")).pending
+    assert waits.server == "one"
+    [asked] = [each.event for each in await store.read("s") if isinstance(each.event, ApprovalAsked)]
+    assert asked.server == "one"
+    two = runner_with("two", "done", approver=lambda pending: Approve())
+    with pytest.raises(
+        UsageError, match=r"the yes was to a tool of MCP server 'one', .* MCP server 'two' now"
+    ):
+        await two.resume("s", answers={waits.call_id: Approve()})
+    assert ((await two.resume("s")).pending, ran) == ((waits,), [])
+    one = runner_with("one", "done")
+    assert (await one.resume("s", answers={waits.call_id: Approve()})).output == "done"
+    assert ran == ["one"]
+
+
+async def test_a_yes_taken_by_one_server_s_tool_before_a_crash_reaches_no_other_after_it() -> None:
+    store, began = InMemoryStore(), asyncio.Event()
+    ran: list[str] = []
+
+    def runner_with(server: str, *said: Any) -> Runner:
+        async def delete(path: str) -> str:
+            """Delete a file."""
+            ran.append(server)
+            began.set()
+            if server == "one":
+                await asyncio.Event().wait()
+            return "gone"
+
+        made = replace(Tool.of(delete), server=server, needs_approval=True, idempotent=True)
+        return Runner(Agent(ScriptedModel(said), tools=[made]), store=store, transcripts=None)
+
+    [waits] = (await runner_with("one", calls(delete={"path": "a"})).run("go", session_id="s")).pending
+    run = asyncio.create_task(runner_with("one").resume("s", answers={waits.call_id: Approve()}))
+    await began.wait()
+    run.cancel()
+    await asyncio.wait({run})
+    two = runner_with("two", "done")
+    await two.resume("s")
+    [told] = await results_in(two)
+    assert (ran, told) == (["one"], OTHER_SERVER.format(asked="MCP server 'one'", now="MCP server 'two'"))
 
 
 async def test_an_agent_without_the_tool_is_given_no_yes() -> None:

@@ -69,7 +69,6 @@ def test_the_ways_to_answer(answer: tuple[str, str], told: str, tmp_path: Path) 
         (("s", "--arguments", "[1]"), "--arguments is no JSON object"),
         (("s", "--arguments", "{"), "--arguments is no JSON: "),
         (("s", "--arguments", '{"comand": "ls"}'), "run_command cannot be called so"),
-        (("s", "--deny", "shell"), "the agent has no tool 'run_command'"),
     ],
 )
 def test_what_cannot_be_answered_is_one_line(words: tuple[str, ...], complaint: str, tmp_path: Path) -> None:
@@ -77,6 +76,53 @@ def test_what_cannot_be_answered_is_one_line(words: tuple[str, ...], complaint: 
     done = agentloop("approve", *words, *ASK, "-m", "offline", cwd=tmp_path)
     assert done.status == 2
     assert complaint in done.complaint()
+
+
+@pytest.mark.parametrize(
+    ("call", "given", "option"),
+    [
+        (calling("run_command", command="rm x"), ("--ask", "shell"), "--ask shell"),
+        (calling("write_file", path="x", content="y"), ("--ask", "write"), "--ask write"),
+        (calling("todo_read"), ("--todo", "--ask", "todo_*"), "--todo"),
+        (calling("deploy"), ("--tools", "deploying"), "--tools MODULE"),
+        (
+            calling("run_in_background", command="rm x"),
+            ("--ask", "shell", "--background"),
+            "--ask shell --background",
+        ),
+    ],
+)
+def test_a_yes_without_the_tool_names_the_option_that_gives_it(
+    call: Any, given: tuple[str, ...], option: str, tmp_path: Path
+) -> None:
+    lines = "import agentloop", "@agentloop.tool(needs_approval=True)", "def deploy(): 'Deploy.'"
+    (tmp_path / "deploying.py").write_text("\n".join(lines))
+    with StrictProvider([Reply(calls=[call]), Reply(text="done")]) as provider:
+        url = ("--base-url", provider.url)
+        agentloop("-p", "go", *url, "--session", "s", *given, cwd=tmp_path)
+        before = agentloop("sessions", "show", "s", "--json", cwd=tmp_path).out
+        done = agentloop("approve", "s", *url, cwd=tmp_path)
+        assert (done.status, option in done.complaint()) == (2, True)
+        assert agentloop("sessions", "show", "s", "--json", cwd=tmp_path).out == before
+        done = agentloop("approve", "s", "--reject", "no", *url, cwd=tmp_path)
+    assert (done.status, done.out) == (0, "done\n")
+
+
+def test_what_is_answered_is_shown(tmp_path: Path) -> None:
+    waiting(tmp_path, *ASK)
+    with StrictProvider([Reply(text="done")]) as provider:
+        done = agentloop("approve", "s", "--base-url", provider.url, *ASK, cwd=tmp_path)
+    assert 'yes: run_command(command="rm x") (' in done.err
+
+
+def test_a_denial_that_wins_is_said_in_one_line(tmp_path: Path) -> None:
+    options = ("--deny", "write", "--allow", "write", "--ask", "write(docs/*)", "--allow", "shell(ls)")
+    done = agentloop("-p", "hi", "-m", "offline", *options, cwd=tmp_path)
+    told = [line for line in done.err.splitlines() if "wins" in line]
+    assert told == [
+        "agentloop: --deny write wins over --allow write: no such call runs",
+        "agentloop: --deny write wins over --ask write(docs/*): no such call runs",
+    ]
 
 
 def test_nothing_waits_in_a_session_that_is_answered(tmp_path: Path) -> None:
@@ -167,6 +213,41 @@ def test_a_question_has_the_terminal_alone_and_says_what_its_answers_mean(tmp_pa
             screen.wait_for(READY)
             screen.type("/quit\n")
             assert screen.end() == 0
+
+
+def test_keys_typed_ahead_answer_no_question(tmp_path: Path) -> None:
+    write = Reply(calls=[calling("write_file", path="notes.md", content="one\n")])
+    with StrictProvider([write, Reply(text="all is said")]) as provider:
+        options = ("--base-url", provider.url, "--ask", "write", "--window", "32k")
+        with terminal("write the notes", *options, cwd=tmp_path) as screen:
+            screen.type("y\ny\nyes")
+            screen.wait_for("run it? yes, no, edit, always:")
+            screen.type("no\n")
+            screen.wait_for("why not?")
+            screen.type("not mine\n")
+            screen.wait_for("all is said")
+            screen.wait_for(READY)
+            screen.type("/quit\n")
+            assert screen.end() == 0
+    assert not (tmp_path / "notes.md").exists()
+    assert provider.bodies[-1]["messages"][-1]["content"] == "not run: a person said no: not mine"
+
+
+def test_the_chat_lists_what_waits(tmp_path: Path) -> None:
+    waiting(tmp_path, *ASK)
+    with (
+        StrictProvider([]) as provider,
+        terminal("-r", "s", "--base-url", provider.url, *ASK, cwd=tmp_path) as screen,
+    ):
+        screen.wait_for("run it? yes, no, edit, always:")
+        screen.type("\x04")
+        screen.wait_for(READY)
+        screen.type("/approvals\n")
+        screen.wait_for('run_command(command="rm x") (')
+        screen.wait_for("your next message asks again")
+        screen.wait_for(READY)
+        screen.type("/quit\n")
+        assert screen.end() == 0
 
 
 def test_where_nothing_waits_that_is_said(tmp_path: Path) -> None:

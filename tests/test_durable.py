@@ -1,6 +1,7 @@
 """Durable runs with one worker in this process: how a run goes, in the log and in DBOS's steps."""
 
 import asyncio
+import json
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +13,7 @@ from agentloop import Agent, Approve, Compaction, Limits, Reject, Runner, UsageE
 from agentloop.durable import RunQueue
 from agentloop.errors import ModelUnavailableError
 from agentloop.events import Compacted, Described, ModelCalled, RunEndRecord, RunSetup, RunStartRecord
-from agentloop.messages import Message
+from agentloop.messages import Message, ToolCall
 from agentloop.models import ModelRequest
 from agentloop.prompts import INTERRUPTED
 from agentloop.stores import SessionStore
@@ -328,3 +329,30 @@ async def test_a_call_waits_without_a_worker_and_its_answer_goes_on_in_another(
     assert (done.state, await queue.answer(again), gone) == ("answered", "one is gone", ["a"])
     with pytest.raises(UsageError, match="waits for an answer"):
         await queue.approve(run_id, {first.call_id: Approve()})
+
+
+async def test_an_answer_that_is_queued_reaches_no_call_of_a_session_begun_anew(
+    url: str, queue: RunQueue, store: SessionStore
+) -> None:
+    gone: list[str] = []
+
+    @tool(needs_approval=True)
+    def delete(path: str) -> str:
+        """Delete a file."""
+        gone.append(path)
+        return f"{path} is gone"
+
+    async def asked(path: str) -> str:
+        run_id = await queue.submit(f"Delete {path}.", session_id="anew")
+        call = ToolCall(id="c", name="delete", arguments=json.dumps({"path": path}))
+        async with at_work(Agent(ScriptedModel([[call]]), tools=[delete]), url):
+            assert (await over(queue, run_id)).state == "needs_approval"
+        return run_id
+
+    answered = await queue.approve(await asked("a"), {"c": Approve()}, queue="later")
+    await store.delete("anew")
+    await asked("b")
+    async with at_work(Agent(ScriptedModel([]), tools=[delete]), url, queues="later"):
+        done = await over(queue, answered)
+    assert (done.state, gone) == ("usage", [])
+    assert "was given to another one" in str(done.error)

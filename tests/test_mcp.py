@@ -14,12 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentloop import Agent, RunContext, Runner
+from agentloop import Agent, Approve, Rules, RunContext, Runner
 from agentloop.errors import UsageError
 from agentloop.integrations import mcp
 from agentloop.integrations.mcp import McpTools, mcp_tools
 from agentloop.messages import ToolCall
 from agentloop.prompts import INTERRUPTED
+from agentloop.stores import InMemoryStore
 from agentloop.stream import AnyStreamEvent, ToolProgress
 from agentloop.testing import ScriptedModel, calls
 from agentloop.tools import ToolAnswer, ToolRegistry
@@ -149,6 +150,40 @@ async def test_names_that_clash_have_their_server_before_them(tmp_path: Path) ->
         assert names[:4] == ["a_say", "files_read_v2", "x" * 64, "a_final_answer"]
         assert names[4:] == ["b_say", "b_files_read_v2", f"b_{'x' * 62}", "b_final_answer"]
         assert (await answer_of(tools, "b_say", a=1)).text == '{"a": 1}'
+
+
+async def test_a_yes_that_waits_reaches_no_other_server_whose_tool_has_the_name_by_then(
+    tmp_path: Path,
+) -> None:
+    one, two = (plain(tmp_path, {"tools": [tool("wipe")]}) for _ in "ab")
+    store, rules = InMemoryStore(), Rules(ask=["wipe"])
+
+    def runner_with(tools: McpTools, *said: Any) -> Runner:
+        agent = Agent(ScriptedModel(said), tools=[tools])
+        return Runner(agent, store=store, transcripts=None, rules=rules)
+
+    async with mcp_tools(named(one=one, two=two)) as tools:
+        [waits] = (await runner_with(tools, calls(wipe={})).run("go", session_id="s")).pending
+    assert (waits.tool, waits.server) == ("wipe", "one")
+    yes = {waits.call_id: Approve()}
+    async with mcp_tools(named(two=two)) as tools:
+        with pytest.raises(UsageError, match="is of MCP server 'two' now"):
+            await runner_with(tools).resume("s", answers=yes)
+    async with mcp_tools(named(one=one)) as tools:
+        assert (await runner_with(tools, "wiped").resume("s", answers=yes)).output == "wiped"
+
+
+async def test_a_server_s_tool_is_of_no_kind_though_it_has_the_name_of_a_built_in_one(tmp_path: Path) -> None:
+    entry = plain(tmp_path, {"tools": [tool("run_command"), tool("write_file")]})
+    both = calls(("run_command", {"command": "ls"}), ("write_file", {"path": "a"}))
+    async with mcp_tools(named(one=entry)) as tools:
+        agent = Agent(ScriptedModel([both, "done"]), tools=[tools])
+        asks = Rules(allow=["write", "shell"], ask=["*_*"])
+        result = await Runner(agent, transcripts=None, rules=asks).run("go")
+    assert [(each.tool, each.server) for each in result.pending] == [
+        ("run_command", "one"),
+        ("write_file", "one"),
+    ]
 
 
 async def test_what_a_server_lists_has_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agentloop import Agent, Rules, Runner, UsageError
+from agentloop import Agent, Rules, Runner, SyncRunner, Tool, ToolDefinitionError, UsageError, tool
 from agentloop.testing import ScriptedModel, calls
 from agentloop.workspace import workspace_tools
 
@@ -119,8 +119,7 @@ LINES += [(line, "ask") for line in ASKED.splitlines() if line]
 
 @pytest.mark.parametrize(("line", "verdict"), LINES)
 def test_what_a_line_must_be_to_run_unasked(line: str, verdict: str) -> None:
-    for tool in ("run_command", "run_in_background"):
-        assert GIT.verdict(tool, {"command": line}) == verdict
+    assert GIT.verdict("run_command", {"command": line}, kind="shell") == verdict
 
 
 @pytest.mark.parametrize(
@@ -138,7 +137,7 @@ def test_what_a_line_must_be_to_run_unasked(line: str, verdict: str) -> None:
     ],
 )
 def test_line_ends_and_odd_characters(line: str, verdict: str) -> None:
-    assert GIT.verdict("run_command", {"command": line}) == verdict
+    assert GIT.verdict("run_command", {"command": line}, kind="shell") == verdict
 
 
 NO_RM = Rules(allow=["shell"], deny=["shell(rm *)", "shell(git push*)"])
@@ -176,7 +175,8 @@ NO_RM = Rules(allow=["shell"], deny=["shell(rm *)", "shell(git push*)"])
         ("ls *.py", "allow"),
         ("echo 'rm x' | sh", "deny"),
         ("echo 'ls; rm x' | sudo bash -x", "deny"),
-        ("echo 'rm x' | cat; sh build", "allow"),
+        ("echo 'rm x' | cat; sh build", "ask"),
+        ("echo 'rm x' | cat; time ls", "allow"),
         ("coproc rm x", "deny"),
         ("if a; then b; elif rm x; then c; fi", "deny"),
         ("trap 'rm x' EXIT", "deny"),
@@ -185,7 +185,157 @@ NO_RM = Rules(allow=["shell"], deny=["shell(rm *)", "shell(git push*)"])
     ],
 )
 def test_what_is_denied_is_found_wherever_it_stands(line: str, verdict: str) -> None:
-    assert NO_RM.verdict("run_command", {"command": line}) == verdict
+    assert NO_RM.verdict("run_command", {"command": line}, kind="shell") == verdict
+
+
+RUN_OTHERS = """
+npx x
+bunx x
+npm run x
+yarn exec x
+uv run x
+uvx x
+pipx run x
+poetry run x
+docker exec web x
+docker compose run web x
+/usr/bin/docker run x
+podman exec web x
+kubectl exec pod -- x
+ssh host x
+awk 'BEGIN { system("x") }'
+gawk '{ print | "x" }'
+awk -f x
+git -c alias.log='!x' log
+git -c core.pager=x log
+git config alias.log '!x'
+git submodule foreach x
+git rebase --exec x
+make
+make x
+just x
+tox
+python -c 'import x'
+python3.12 -Ic 'x'
+python
+echo x | python3 -
+perl -e x
+perl -pe x
+ruby -e x
+node -e x
+node --eval=x
+php -r x
+tar -x --to-command=x
+rsync -e x a b
+tmux new x
+sh x
+cat x | sh
+sudo make x
+timeout 9 npx x
+"""
+HARMLESS = """
+npm install
+uv pip install ruff
+docker ps
+kubectl get pods
+awk '{ print $1 }'
+git commit -m x
+git switch -c x
+python x.py
+python -m pytest
+perl x.pl
+node x.js
+tar -xf x
+find . -maxdepth 2
+env ls
+"""
+
+
+@pytest.mark.parametrize("line", RUN_OTHERS.split("\n")[1:-1])
+def test_what_runs_others_unseen_is_asked_about_unless_it_is_named(line: str) -> None:
+    bound = Rules(allow=["shell"], deny=["shell(rm *)"])
+    assert bound.verdict("run_command", {"command": line}, kind="shell") == "ask"
+    named = Rules(allow=["shell", f"shell({line})"], deny=["shell(rm *)"])
+    assert named.verdict("run_command", {"command": line}, kind="shell") == "allow"
+
+
+@pytest.mark.parametrize("line", HARMLESS.split("\n")[1:-1])
+def test_what_runs_no_others_is_not(line: str) -> None:
+    bound = Rules(allow=["shell"], deny=["shell(rm *)"])
+    assert bound.verdict("run_command", {"command": line}, kind="shell") == "allow"
+
+
+@pytest.mark.parametrize(
+    ("rule", "line", "verdict"),
+    [
+        ("git *", "git -c alias.log='!rm x' log", "ask"),
+        ("git -c color.ui=* log", "git -c color.ui=never log", "allow"),
+        ("find *", "find . -name x", "allow"),
+        ("find *", "find . -exec rm x +", "ask"),
+        ("find . -exec grep *", "find . -exec grep x +", "allow"),
+        ("uv *", "uv run rm x", "ask"),
+        ("uv run pytest*", "uv run pytest -q", "allow"),
+        ("docker *", "docker exec web rm x", "ask"),
+        ("python *", "python -c 'import os'", "ask"),
+        ("python *", "python -c'import os\nos.abort()'", "ask"),
+        ("python -c *", "python -c 'import os'", "allow"),
+        ("npx prettier *", "npx prettier x", "allow"),
+        ("npx prettier *", "npx rimraf x", "ask"),
+    ],
+)
+def test_a_rule_must_name_what_runs_others(rule: str, line: str, verdict: str) -> None:
+    assert Rules(allow=[f"shell({rule})"]).verdict("t", {"command": line}, kind="shell") == verdict
+
+
+def test_a_command_too_long_to_be_looked_through_is_asked_about() -> None:
+    for words, verdict in ((150, "allow"), (250, "ask")):
+        line = f"git add {'x ' * words}"
+        assert GIT.verdict("run_command", {"command": line}, kind="shell") == verdict
+
+
+@pytest.mark.parametrize(
+    "line", ["npx rm x", "uv run rm x", "docker exec web rm x", "kubectl exec p -- rm x"]
+)
+def test_what_is_denied_is_found_behind_them(line: str) -> None:
+    assert NO_RM.verdict("run_command", {"command": line}, kind="shell") == "deny"
+
+
+def test_a_tool_is_of_the_kind_that_it_says_and_of_none_by_its_name() -> None:
+    ran: list[str] = []
+
+    def run_command(command: str) -> str:
+        """Run a command of another's."""
+        ran.append(command)
+        return "ran"
+
+    @tool(name="write", needs_approval=True)
+    def write(path: str) -> str:
+        """Write elsewhere."""
+        raise AssertionError
+
+    @tool(kind="shell")
+    def remote(command: str) -> str:
+        """Run a command there."""
+        ran.append(f"remote {command}")
+        return "ran"
+
+    def pending(**rules: Any) -> list[str]:
+        given = {"run_command": {"command": "ls"}, "write": {"path": "a"}, "remote": {"command": "ls"}}
+        model = ScriptedModel([calls(**given), "done"])
+        agent = Agent(model, tools=[run_command, write, remote])
+        with SyncRunner(agent, transcripts=None, rules=Rules(**rules)) as runner:
+            return [each.tool for each in runner.run("go").pending]
+
+    assert pending(allow=["write", "shell(ls)"]) == ["write"]
+    assert ran == ["ls", "remote ls"]
+    assert pending(ask=["shell"]) == ["write", "remote"]
+    assert pending(ask=["run_command"], allow=["writ?"]) == ["run_command"]
+
+
+def test_a_kind_that_is_none_is_refused() -> None:
+    kind: Any = "read"
+    with pytest.raises(ToolDefinitionError, match="tool run: kind must be one of write, shell, or None"):
+        Tool(name="run", description="", parameters={}, function=len, kind=kind)
 
 
 @pytest.mark.parametrize(
@@ -204,8 +354,7 @@ def test_what_is_denied_is_found_wherever_it_stands(line: str, verdict: str) -> 
 )
 def test_paths_are_held_to_patterns(path: str, verdict: str) -> None:
     rules = Rules(allow=["write(docs/*)"], deny=["write(docs/secret/*)"])
-    for tool in ("write_file", "edit_file"):
-        assert rules.verdict(tool, {"path": path}) == verdict
+    assert rules.verdict("write_file", {"path": path}, kind="write") == verdict
 
 
 def test_deny_beats_ask_beats_allow_and_what_no_rule_speaks_of_is_left_alone() -> None:

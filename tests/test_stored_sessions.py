@@ -6,13 +6,15 @@ from typing import Any
 import pytest
 
 from agentloop import Agent, Message, OfflineModel, Runner, SyncRunner, ToolCall, tool
-from agentloop.errors import AgentLoopError, SessionNotFoundError, UsageError
-from agentloop.events import MessageRecord, RunEndRecord
+from agentloop.errors import AgentLoopError, SessionNotFoundError, StoreError, UsageError
+from agentloop.events import MessageRecord, RunEndRecord, RunStartRecord
 from agentloop.sessions import StoredSessions
 from agentloop.stores import InMemoryStore
+from agentloop.stream import AnyStreamEvent, MessageAdded
 from agentloop.sync import SyncSessions
 from agentloop.testing import ScriptedModel
 from tests.cli_kit import agentloop
+from tests.fuzz_faults import DyingStore
 
 
 @tool
@@ -49,6 +51,33 @@ async def test_a_history_begins_a_session_and_gives_it_its_title() -> None:
     again = await of.sessions.messages(result.session_id)
     await of.run("Who?", history=again)
     assert sent(of) == [*(each.text for each in again), "Who?"]
+
+
+@pytest.mark.parametrize(
+    "history", [EARLIER, [Message.user("Look."), Message.assistant(None, tool_calls=LOOKS)]]
+)
+@pytest.mark.parametrize("writes_last", [False, True])
+async def test_a_history_is_stored_with_the_beginning_of_its_run_or_not_at_all(
+    history: list[Any], writes_last: bool
+) -> None:
+    store = InMemoryStore()
+    dying = DyingStore(store, on_death=lambda: None)
+    dying.dies(1, writes_last=writes_last)
+    with pytest.raises(StoreError):
+        await runner(store=dying).run("And?", session_id="s", history=history)
+    kinds = [type(record.event) for record in await store.read("s")]
+    assert (MessageRecord in kinds, RunStartRecord in kinds) == (writes_last, writes_last)
+    if writes_last:
+        again = runner("Mia.", store=store)
+        await again.resume("s")
+        assert sent(again)[-1] == "And?"
+
+
+async def test_what_was_said_before_the_run_is_not_shown_as_its_own() -> None:
+    of, events = runner("Mia."), list[AnyStreamEvent]()
+    await of.run("And?", history=EARLIER, on_event=events.append)
+    shown = [event.message.text for event in events if isinstance(event, MessageAdded)]
+    assert shown == ["And?", "Mia."]
 
 
 async def test_a_history_without_its_results_is_answered_before_the_prompt() -> None:

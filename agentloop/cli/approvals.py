@@ -2,9 +2,9 @@
 
 import getpass
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import click
@@ -12,22 +12,44 @@ import click
 from agentloop._plumbing.strict_json import strict_value
 from agentloop._plumbing.truncate import beginning
 from agentloop.approvals import Answers, ApprovalReply, Approve, Pending, Reject, Respond
+from agentloop.background import CHECK, RUN_IN_BACKGROUND, STOP
 from agentloop.cli.answer_writers import json_line
 from agentloop.cli.options import AGENT, BUSY, COMPACTION, LIMITS, MODEL, OUTPUT, STORE, options
+from agentloop.cli.progress import pending_text
 from agentloop.cli.run import answer_and_go_on
 from agentloop.cli.sessions.command import Opened, run_work
-from agentloop.cli.terminal import StandardOutput, columns, error_console, line_of, listing, moment, say
+from agentloop.cli.terminal import (
+    StandardOutput,
+    columns,
+    error_console,
+    line_of,
+    listing,
+    moment,
+    say,
+    show,
+)
 from agentloop.errors import DamagedError, UsageError
 from agentloop.events import ApprovalAsked, RunEndRecord
 from agentloop.redaction import redacted
-from agentloop.run import pending_of, waiting_in
-from agentloop.sessions import Sessions
+from agentloop.run import check_known, waiting_in
+from agentloop.sessions import Sessions, branch_in
+from agentloop.skills import READ_SKILL
 from agentloop.stores import SessionInfo
+from agentloop.todo import TODO_READ, TODO_WRITE
 
 _MOST_SESSIONS = 1_000
 _TAIL_RECORDS = 20
 """So many of a log's newest records tell whether something waits in it: a run that is left ends its log."""
 _ARGUMENT_CHARS = 200
+_WORDS: Mapping[type[ApprovalReply], str] = {Approve: "yes", Reject: "no", Respond: "answered"}
+_OPTIONS = {
+    **dict.fromkeys(("write_file", "edit_file"), "--ask write"),
+    "run_command": "--ask shell",
+    **dict.fromkeys((RUN_IN_BACKGROUND, CHECK, STOP), "--ask shell --background"),
+    **dict.fromkeys((TODO_WRITE, TODO_READ), "--todo"),
+    READ_SKILL: "--skills FOLDER",
+}
+"""What gives an agent each of the built-in tools that not all have."""
 _HEADING = columns("session", "call", "tool", "arguments", "asked")
 
 
@@ -74,19 +96,35 @@ def approve(
 ) -> int:
     """Answer a call that waits for a yes, and go on with its run.
 
-    Without CALL it is the one that waits. Tools are given as to the run that asked.
+    Without CALL it is the one that waits. What is answered is shown. Tools are given as to the run that
+    asked.
     """
     reply = _reply(reject, arguments, respond)
 
-    def answers(waiting: Sequence[Pending]) -> Answers:
-        ids = [each.call_id for each in waiting]
-        if not calls and len(ids) > 1:
-            raise UsageError(f"{len(ids)} calls wait: name those that are meant: {' '.join(ids)}")
-        if not ids:
+    def answers(waiting: Sequence[Pending], tools: Collection[str]) -> Answers:
+        by_id = {each.call_id: each for each in waiting}
+        if not calls and len(by_id) > 1:
+            raise UsageError(f"{len(by_id)} calls wait: name those that are meant: {' '.join(by_id)}")
+        if not by_id:
             raise UsageError(f"nothing waits for a yes in session {name!r}: `agentloop approvals` lists all")
-        return dict.fromkeys(calls or ids, reply)
+        check_known(dict.fromkeys(calls, reply), by_id, name)
+        meant = [by_id[each] for each in calls or by_id]
+        for each in meant:
+            is_missing = each.tool not in tools and branch_in(each.session_id) is None
+            if is_missing and isinstance(reply, Approve):
+                raise UsageError(f"there is no tool {each.tool!r} here: give {_option_of(each)} too")
+        for each in meant:
+            show(error_console(), f"{_WORDS[type(reply)]}: {pending_text(each)}")
+        return {each.call_id: replace(reply, fingerprint=each.fingerprint) for each in meant}
 
     return answer_and_go_on(name, answers)
+
+
+def _option_of(pending: Pending) -> str:
+    """What gives an agent of the command line the tool of a call."""
+    if pending.server:
+        return f"--mcp FILE, which names the server {pending.server!r}"
+    return _OPTIONS.get(pending.tool, "--tools MODULE, which has it")
 
 
 def _reply(reject: str | None, arguments: str | None, respond: str | None) -> ApprovalReply:
@@ -140,6 +178,5 @@ async def _waiting(opened: Opened, line: SessionInfo) -> list[tuple[Pending, flo
             return []
         sessions = Sessions(store=opened.store)
         waiting = await waiting_in(sessions, await sessions.open(line.id))
-        pendings = [pending_of(log.id, call) for log, call in waiting.values()]
-        return [(redacted(each, opened.settings.redact), line.updated) for each in pendings]
+        return [(redacted(each, opened.settings.redact), line.updated) for each in waiting.values()]
     return []

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
+from prompt_toolkit.input.typeahead import clear_typeahead
 from rich.console import Console
 from rich.text import Text
 
@@ -50,6 +51,7 @@ class Asking:
                 return None
 
     async def _asked(self, pending: Pending, key: str) -> ApprovalReply:
+        self._forget_typed()
         while True:
             said = (await self._line.prompt_async("run it? yes, no, edit, always: ")).strip().lower()
             match said:
@@ -72,8 +74,18 @@ class Asking:
                 case _:
                     self._console.print(Text(f"  {_MEANINGS}{always(pending)}"))
 
+    def _forget_typed(self) -> None:
+        """Drop the keys that were typed before the question stood there: they answer another, or none."""
+        keys = self._line.input
+        clear_typeahead(keys)
+        with keys.raw_mode():
+            while keys.read_keys():
+                pass
+        keys.flush_keys()
+
     def _show(self, pending: Pending) -> None:
-        self._console.print(Text(f"? {line_of(pending.tool)}", style="bold yellow"))
+        whose = f" (MCP server {line_of(pending.server)})" if pending.server else ""
+        self._console.print(Text(f"? {line_of(pending.tool)}{whose}", style="bold yellow"))
         for line in shown_call(pending, self._workdir):
             self._console.print(line)
 
@@ -134,4 +146,4 @@ def always(pending: Pending) -> str:
 def _key(pending: Pending) -> str:
     """What always stands for: the very command, or the tool, for a write with that path."""
     what = pending.arguments.get("command", pending.arguments.get("path", ""))
-    return f"{pending.tool}\0{what}"
+    return f"{pending.server}\0{pending.tool}\0{what}"

@@ -37,7 +37,7 @@ from agentloop.errors import AgentLoopError, UsageError
 from agentloop.models import ChatModel
 from agentloop.providers.offline import OfflineModel
 from agentloop.redaction import Redact, checked_redaction
-from agentloop.rules import Rules
+from agentloop.rules import KINDS, Rules
 from agentloop.run import Agent, Limits, check_priced
 from agentloop.runner import Runner
 from agentloop.sessions import Leases, describe
@@ -46,7 +46,7 @@ from agentloop.stores.base import Lease
 from agentloop.todo import Todo
 from agentloop.tools import Tool, ToolSet, is_tool
 from agentloop.triggers import WindowFraction
-from agentloop.workspace import PERMISSIONS, workspace_tools
+from agentloop.workspace import workspace_tools
 
 AnyTool: TypeAlias = Tool | ToolSet | Callable[..., Any]
 DEFAULT = (
@@ -80,7 +80,7 @@ def build(settings: Settings) -> AgentSetup:
     settings, chosen = choose_model(settings)
     model = make_model(settings.model, settings)
     compaction = _compaction(settings)
-    allow = [kind for kind in PERMISSIONS if settings.rules.offer(kind)]
+    allow = [kind for kind in KINDS if settings.rules.offer(kind)]
     instructions, cut = _instructions(settings, settings.window or model.window)
     agent = Agent(
         model,
@@ -96,20 +96,18 @@ def build(settings: Settings) -> AgentSetup:
         output=load_schema(settings.schema) if settings.schema else None,
     )
     _check_cost_limit(settings.limits, agent)
+    notices = [cut, chosen, _fallback_notice(settings), settings.resumed_with, unused_notice(settings)]
+    for rule, no in settings.rules.overruled:
+        notices.append(f"--{no} wins over --{rule}: no such call runs")
     return AgentSetup(
         agent=agent,
         callbacks=tuple(load_callbacks(settings.callbacks)),
-        notices=tuple(
-            filter(
-                None,
-                (cut, chosen, _fallback_notice(settings), settings.resumed_with, unused_notice(settings)),
-            )
-        ),
+        notices=tuple(filter(None, notices)),
     )
 
 
 def _check_rules(rules: Rules, agent: Agent) -> None:
-    known = [*PERMISSIONS, *agent.registry]
+    known = [*KINDS, *agent.registry]
     for name in rules.names:
         if not any(fnmatchcase(each, name) for each in known):
             raise UsageError(

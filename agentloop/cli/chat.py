@@ -21,10 +21,18 @@ from agentloop.cli.compact import compaction_text, preview_text, rewind_text, un
 from agentloop.cli.faults import is_refusal_of_message, one_line, show_where, with_option
 from agentloop.cli.input import dropped_files
 from agentloop.cli.process import before_leaving, leave_on_second, on_interrupt
-from agentloop.cli.progress import RunFigures, failure_line, final_line, progress_on, status_line
+from agentloop.cli.progress import (
+    RunFigures,
+    failure_line,
+    final_line,
+    pending_text,
+    progress_on,
+    status_line,
+)
 from agentloop.cli.resume import Past, SessionChoice, read_past, resume_hint, session_id_for
 from agentloop.cli.settings import MEMORY, Settings
 from agentloop.cli.terminal import StandardOutput, error_console, say, show, warn
+from agentloop.errors import SessionNotFoundError
 from agentloop.media import File
 from agentloop.redaction import Redact, redacted
 from agentloop.run import Prompt
@@ -247,6 +255,15 @@ class Chat:
         self.session_id = new_id
         await self._status()
 
+    async def _approvals(self, _: str) -> None:
+        try:
+            waiting = await self._runner.pending(self.session_id)
+        except SessionNotFoundError:
+            waiting = ()
+        for each in waiting:
+            show(self._console, f"  {pending_text(each)}")
+        say(self._console, "your next message asks again" if waiting else "nothing waits for a yes")
+
     async def _undo(self, _: str) -> None:
         show(self._console, await undone(self._runner, self.session_id))
         await self._status()
@@ -268,6 +285,7 @@ _COMMANDS: Sequence[tuple[str, str, Callable[[Chat, str], Coroutine[Any, Any, ob
         Chat._rewind,
     ),
     ("/fork [POSITION]", "go on in a copy of the session, up to that position of its log", Chat._fork),
+    ("/approvals", "the calls that wait for a yes", Chat._approvals),
     ("/undo", "take the newest compaction or rewind back", Chat._undo),
     ("/status", "how full the window is", Chat._status),
     ("/help", "this list", Chat._help),

@@ -265,8 +265,14 @@ class EventLines:
 
 def approval_line(pending: Pending) -> str:
     """A call that waits, on one line."""
+    return f"waits for a yes: {pending_text(pending)}"
+
+
+def pending_text(pending: Pending) -> str:
+    """A call that waits: its tool, whose that is, its arguments, and its id."""
     call = call_text(pending.tool, json.dumps(pending.arguments, ensure_ascii=False))
-    return f"waits for a yes: {call} ({line_of(pending.call_id)})"
+    whose = f"MCP server {line_of(pending.server)}, " if pending.server else ""
+    return f"{call} ({whose}{line_of(pending.call_id)})"
 
 
 def compaction_line(what: CompactionEnded | CompactionResult) -> str:

@@ -5,12 +5,12 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
 from rich.console import Console
@@ -39,7 +39,7 @@ from agentloop.cli.resume import (
 from agentloop.cli.settings import MEMORY, Settings, settings_for
 from agentloop.cli.terminal import StandardOutput, error_console, run_to_end, say, warn
 from agentloop.errors import UsageError
-from agentloop.runner import Runner
+from agentloop.runner import Runner, config_of
 from agentloop.stream import RunStarted, RunStatus, StreamEvent
 from agentloop.workspace import end_all
 
@@ -47,6 +47,10 @@ _NO_END = "the run ended without saying how"
 _INTERRUPTED = "interrupted: what is finished is kept"
 _LAST_WORDS_SECONDS = 2.0
 """How long an interrupted run may take to hand over what it has to say."""
+
+
+Answering: TypeAlias = Callable[[Sequence[Pending], Collection[str]], Answers]
+"""Gives the answers to what waits in the session, for an agent that has the tools of these names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +61,7 @@ class RunCall:
     built: AgentSetup
     prompt: Prompt
     choice: SessionChoice
-    answer: Callable[[Sequence[Pending]], Answers] | None = None
-    """Gives the answers to what waits in the session."""
+    answer: Answering | None = None
 
 
 def start(flags: Mapping[str, Any], words: tuple[str, ...]) -> int:
@@ -69,7 +72,7 @@ def start(flags: Mapping[str, Any], words: tuple[str, ...]) -> int:
     return _run_prompt(flags, words, shape)
 
 
-def answer_and_go_on(name: str, answer: Callable[[Sequence[Pending]], Answers]) -> int:
+def answer_and_go_on(name: str, answer: Answering) -> int:
     """Answer the calls that wait in that session, and go on with its run; the exit status."""
     flags = {**flags_of(click.get_current_context()), "resume": name}
     return _run_prompt(flags, (), _shape(flags), answer)
@@ -143,7 +146,7 @@ def _run_prompt(
     flags: Mapping[str, Any],
     words: tuple[str, ...],
     shape: str,
-    answer: Callable[[Sequence[Pending]], Answers] | None = None,
+    answer: Answering | None = None,
 ) -> int:
     writer = writer_for(shape, StandardOutput.claimed())
     try:
@@ -224,7 +227,7 @@ async def _run(
     events: asyncio.Queue[StreamEvent | None] = asyncio.Queue()
     how: dict[str, Any] = {"limits": settings.limits, "on_event": events.put_nowait}
     if call.answer:
-        how["answers"] = call.answer(await runner.pending(session_id))
+        how["answers"] = call.answer(await runner.pending(session_id), config_of(runner).registry.names)
     prompt = call.prompt.whole
     run = asyncio.create_task(
         runner.resume(session_id, **how)

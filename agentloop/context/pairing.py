@@ -10,7 +10,7 @@ building such requests and for counting them.
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias, TypeVar
 
 from agentloop.context.parts import speaks
 from agentloop.context.tokens import estimate_tokens
@@ -66,6 +66,22 @@ def results_of(tool: str, said: Sequence[SeenMessage]) -> Iterator[tuple[ToolCal
         for call, place in reversed(list(pairs)):
             if call.name == tool and place is not None:
                 yield call, said[place]
+
+
+class _Said(Protocol):
+    """What was said, with more about it."""
+
+    @property
+    def message(self) -> Message: ...
+
+
+S = TypeVar("S", bound=_Said)
+
+
+def newest_exchange(said: Sequence[S]) -> S | None:
+    """The newest message that is no result, where it has calls: all results behind it are theirs."""
+    newest = next((each for each in reversed(said) if each.message.role != "tool"), None)
+    return newest if newest and newest.message.tool_calls else None
 
 
 Voice: TypeAlias = Literal["nobody", "user", "results", "assistant"]

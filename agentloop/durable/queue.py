@@ -44,7 +44,7 @@ from agentloop.errors import AgentLoopError, StoreError, UsageError
 from agentloop.messages import Usage
 from agentloop.redaction import Redact, Redaction, checked_redaction
 from agentloop.results import RunResult
-from agentloop.run import Prompt, as_user_message, waiting_in
+from agentloop.run import Prompt, as_user_message, check_known, waiting_in
 from agentloop.sessions import Sessions, new_session_id, title_of
 from agentloop.stores import open_store
 from agentloop.stores.base import SessionStore, check_trunk, checked_owner, checked_session_id, checked_ttl
@@ -201,14 +201,13 @@ class RunQueue:
         given = self._redaction.hide(checked_answers(answers))
         sessions = Sessions(store=self._store, owner=self._owner)
         waiting = await waiting_in(sessions, await sessions.open(found.session_id))
-        if stray := next((call_id for call_id in given if call_id not in waiting), None):
-            raise UsageError(f"no call {stray!r} waits for an answer in session {found.session_id!r}")
+        check_known(given, waiting, found.session_id)
         order = Order(
             session_id=found.session_id,
             prompt=None,
             submitted=time.time(),
             owner=self._owner,
-            answers=given,
+            answers={key: replace(each, fingerprint=waiting[key].fingerprint) for key, each in given.items()},
         )
         return await self._put(order, queue or found.queue or QUEUE, found.prompt)
 

@@ -443,7 +443,7 @@ class Execution:
         """Store what is asked of a call, behind what others of its batch stored meanwhile."""
         async with self._storing:
             run, session = await self.held.open()
-            self.held.session = (await run.store(session, run.emitter.hide(event))).session
+            self.held.session = (await run.store(session, event)).session
 
     async def _store_end(self, status: RunStatus, reason: str | None) -> None:
         if not await self.held.has_begun():

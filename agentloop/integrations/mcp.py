@@ -120,6 +120,7 @@ class McpTools(ToolSet):
                     parameters=each.input_schema,
                     function=partial(server.call, each.name),
                     timeout_seconds=self._seconds,
+                    server=server.name,
                 )
             except ToolDefinitionError as error:
                 name = beginning(each.name, _MOST_NAME_CHARS)

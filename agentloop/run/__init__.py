@@ -7,7 +7,7 @@ from agentloop.run.loop import NextStep, Steps, loop
 
 if TYPE_CHECKING:
     from agentloop.run.agent import Agent, Native
-    from agentloop.run.approval import approvals_in, pending_of, waiting_in
+    from agentloop.run.approval import approvals_in, check_known, waiting_in
     from agentloop.run.config import Prompt, RunConfig, as_user_message, transcripts_folder
     from agentloop.run.execute import given_by, start_run, execute_run, settle_and_say
     from agentloop.run.limits import MOST_STEPS, Limits, check_priced, with_step_limit
@@ -21,7 +21,7 @@ else:
         __name__,
         {
             "agent": "Agent Native",
-            "approval": "approvals_in pending_of waiting_in",
+            "approval": "approvals_in check_known waiting_in",
             "config": "Prompt RunConfig as_user_message transcripts_folder",
             "execute": "given_by start_run execute_run settle_and_say",
             "limits": "MOST_STEPS Limits check_priced with_step_limit",

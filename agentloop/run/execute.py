@@ -6,13 +6,13 @@
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agentloop._plumbing.aio import is_leaked, to_its_end
 from agentloop._plumbing.to_text import error_text, words_of
-from agentloop.approvals import Answers
+from agentloop.approvals import Answers, Approvals
 from agentloop.context import (
     SYSTEM_ROLES,
     AskModel,
@@ -23,6 +23,7 @@ from agentloop.context import (
     arranged,
     calls_of,
     cut_short_by,
+    newest_exchange,
     next_step,
     partial_answer,
 )
@@ -40,7 +41,7 @@ from agentloop.events import Event, MessageRecord, Record, RunStartRecord
 from agentloop.messages import Message, ToolCall
 from agentloop.models import TellsMedia
 from agentloop.results import RunResult, as_run_failure, status_of
-from agentloop.run.approval import answers_to, check_answers
+from agentloop.run.approval import answers_to, approvals_in, check_answers
 from agentloop.run.config import RunConfig
 from agentloop.run.limits import Limits, ReachedLimit, Spending, check_priced, with_step_limit
 from agentloop.run.loop import NextStep, loop
@@ -232,26 +233,27 @@ async def start_run(
         _check_fits(run, said)
         if said:
             said = replace(said, message=await run.media.keep(said.message))
-        if earlier:
-            session = await session.append(*[await run.media.keep_in(event) for event in earlier])
-        begun, pending, fresh = await _store_beginning(run, session, said)
+        kept = [await run.media.keep_in(event) for event in earlier]
+        begun, known = await _store_beginning(run, session, said, kept)
     finally:
         await run.emitter.emit(RunStarted(model=run.agent.model.name))
     await run.show(begun)
-    return await settle_and_say(run, begun.session, fresh=fresh) if pending else begun.session
+    return await settle_and_say(run, begun.session, known=known) if known else begun.session
 
 
-async def settle_and_say(run: Run, session: Session, *more: Message, fresh: Collection[str] = ()) -> Session:
+async def settle_and_say(
+    run: Run, session: Session, *more: Message, known: Approvals | None = None
+) -> Session:
     """The session with calls answered that were in flight, and with what was to be said behind their results.
 
     What `more` there is to be said follows in the same write; nothing is said while calls wait for a yes.
-    `fresh` are the ids of those that were answered just now.
+    `known` is what was asked and answered of them before this run gave its answers, where it was read.
 
     Raises:
         StoreError: it could not be read or written, or another run has the session.
     """
     if calls := _in_flight(session):
-        session = await settle(run, session, calls, fresh)
+        session = await settle(run, session, calls, known or await approvals_in(session))
     if run.waiting:
         return session
     unsaid = [run.record_of(await run.media.keep(each)) for each in (*await _unsaid(session), *more)]
@@ -280,20 +282,23 @@ def _check_fits(run: Run, said: MessageRecord | None) -> None:
 
 
 async def _store_beginning(
-    run: Run, session: Session, said: MessageRecord | None
-) -> tuple[Stored, Sequence[ToolCall], Collection[str]]:
-    """The run's first records stored, the calls in flight, and the ids of those that were answered with it.
+    run: Run, session: Session, said: MessageRecord | None, earlier: Sequence[Event]
+) -> tuple[Stored, Approvals | None]:
+    """The run's first records stored; what was asked and answered of calls in flight, None without any.
 
     A run that was put out may have written until now; then they are written behind what it wrote.
     """
     while True:
-        calls = _in_flight(session)
+        before = await session.beginning_with(earlier) if earlier else session
+        calls = _in_flight(before)
+        known = await approvals_in(before) if calls else Approvals()
         if branch_in(session.id) is None:
-            await check_answers(run, session)
+            await check_answers(run, before, known)
         try:
-            answers = await answers_to(run, session, calls)
-            first = [*await _first_records(run, session, said, calls), *run.emitter.hide(answers)]
-            return await run.store(session, *first), calls, [answer.call_id for answer in answers]
+            answers = answers_to(run, before, calls, known)
+            began = await _first_records(run, before, said, calls)
+            first = [*earlier, *began, *run.emitter.hide(answers)]
+            return await run.store(session, *first), known if calls else None
         except (ConflictError, TakenOverError):
             now = await session.reload()
             is_there = 0 < session.context.length < now.context.length
@@ -324,12 +329,8 @@ def _in_flight(session: Session) -> tuple[ToolCall, ...]:
 
 async def _unsaid(session: Session) -> tuple[Message, ...]:
     """The prompts of runs that ended before the results which they were to follow were there."""
-    newest = next(
-        (entry for entry in reversed(session.context.visible) if entry.message.role != "tool"), None
-    )
-    if newest is None or not newest.message.tool_calls:
-        return ()
-    began = (record.event for record in await session.since(newest.seq))
+    asking = newest_exchange(session.context.visible)
+    began = (record.event for record in await session.since(asking.seq)) if asking else ()
     return tuple(event.prompt for event in began if isinstance(event, RunStartRecord) and event.prompt)
 
 

@@ -223,7 +223,7 @@ class Run:
                 seq=seq, message=event.message, tokens=event.tokens, context=status, finish=event.finish
             )
             for seq, event in enumerate(events, first)
-            if isinstance(event, MessageRecord)
+            if isinstance(event, MessageRecord) and event.run_id == self.id
         )
         return Stored(session=session, unshown=tuple(unshown))
 

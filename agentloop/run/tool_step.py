@@ -10,14 +10,14 @@ from typing import Any
 from agentloop._plumbing.aio import in_thread, to_its_end
 from agentloop._plumbing.private_files import refused
 from agentloop._plumbing.truncate import head
-from agentloop.approvals import Pending
+from agentloop.approvals import Approvals, Pending
 from agentloop.bounds import MOST_AT_ONCE
 from agentloop.compaction import COMPACT, focus_of, outcome_text
-from agentloop.context import count_message, fits, fitted
+from agentloop.context import count_message, fits, fitted, newest_exchange
 from agentloop.events import Event, MessageRecord
 from agentloop.messages import Json, Message, ToolCall, labelled_part
 from agentloop.prompts import CHANGED, INTERRUPTED, MEDIA_NO_ROOM, REMINDER, REPEATED
-from agentloop.run.approval import Write, approvals_in, cleared
+from agentloop.run.approval import Write, cleared
 from agentloop.run.state import Run
 from agentloop.sessions import Session
 from agentloop.stream import CallRepeated, MessageAdded, ToolEnded, ToolStarted, ToolStatus
@@ -29,7 +29,7 @@ MOST_RESULT_TOKENS = 10_000
 LEAST_RESULT_TOKENS = 100
 """So much of a result is shown however small the window and large the batch."""
 
-REPEATS_TOLD = 3
+REPEATS_REPORTED = 3
 """From so many equal results of the same call on, the model is told of it."""
 
 _MOST_CHANGED_CHARS = 200
@@ -58,17 +58,13 @@ def split_off_compact(run: Run, calls: Sequence[ToolCall]) -> tuple[Sequence[Too
     return [call for call in calls if call not in asked], asked
 
 
-async def settle(
-    run: Run, session: Session, calls: Sequence[ToolCall], fresh: Collection[str] = ()
-) -> Session:
+async def settle(run: Run, session: Session, calls: Sequence[ToolCall], known: Approvals) -> Session:
     """The session with calls answered that were in flight when something died, or that waited for a yes.
 
     Idempotent tools run again; any other call that may have begun is answered as interrupted, its effect
-    unknown. So it is not with what still waits for a yes, and with those of the ids in `fresh`, which have
-    had their answer just now.
+    unknown. So it is not with what waits for a yes by what was `known` before this run gave its answers.
     """
-    known = await approvals_in(session)
-    again = [call for call in calls if may_run_again(run, call) or known.waits(call) or call.id in fresh]
+    again = [call for call in calls if may_run_again(run, call) or known.waits(call)]
     lost = [await interrupted_record(run, session, call) for call in calls if call not in again]
     if lost:
         session = await run.record(session, *lost)
@@ -83,7 +79,7 @@ def may_run_again(run: Run, call: ToolCall) -> bool:
 
 async def interrupted_record(run: Run, session: Session, call: ToolCall) -> MessageRecord:
     """The record that answers a call as interrupted, its effect unknown."""
-    return run.record_of(Message.tool(call.id, INTERRUPTED + await _told_with(run, session, call)))
+    return run.record_of(Message.tool(call.id, INTERRUPTED + await _notices(run, session, call)))
 
 
 async def answer_one(
@@ -111,7 +107,7 @@ class _SideBySide:
         self._run, self._session, self._share = run, session, share
         self._turns = asyncio.Semaphore(MOST_AT_ONCE)
         self._tasks = [asyncio.create_task(self._reply_in_turn(call)) for call in calls]
-        self._untold = _Untold(run)
+        self._unshown = _Unshown(run)
         self._writing = asyncio.Lock()
 
     async def answer_all(self) -> Session:
@@ -121,10 +117,10 @@ class _SideBySide:
             while waiting:
                 done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 await to_its_end(self._store(done))
-                await self._untold.tell()
+                await self._unshown.show()
             return self._session
         finally:
-            if waiting or self._untold:
+            if waiting or self._unshown:
                 await to_its_end(self._cut_off(waiting))
 
     async def _reply_in_turn(self, call: ToolCall) -> "_Reply | None":
@@ -134,7 +130,7 @@ class _SideBySide:
     async def _write(self, event: Event) -> None:
         async def write() -> None:
             async with self._writing:
-                self._session = (await self._run.store(self._session, self._run.emitter.hide(event))).session
+                self._session = (await self._run.store(self._session, event)).session
 
         await to_its_end(write())
 
@@ -150,10 +146,10 @@ class _SideBySide:
         try:
             stored = await self._run.store(self._session, *results)
         except BaseException:  # a cancellation, too, leaves calls whose end is to be told; raised again
-            self._untold.add(*(reply.ended("interrupted") for reply in replies))
+            self._unshown.add(*(reply.ended("interrupted") for reply in replies))
             raise
         self._session = stored.session
-        self._untold.add(*(reply.ended(reply.answer.status) for reply in replies), *stored.unshown)
+        self._unshown.add(*(reply.ended(reply.answer.status) for reply in replies), *stored.unshown)
 
     async def _cut_off(self, waiting: Collection[asyncio.Task["_Reply | None"]]) -> None:
         self._run.emitter.callback_list.hurry()
@@ -162,11 +158,11 @@ class _SideBySide:
         await asyncio.gather(*waiting, return_exceptions=True)
         if finished := [task for task in waiting if not task.cancelled() and task.exception() is None]:
             await self._store(finished)
-        await self._untold.tell()
+        await self._unshown.show()
 
 
-class _Untold:
-    """What is stored and was not told yet; the telling goes on where it was cut off."""
+class _Unshown:
+    """Events of what is stored that were not shown yet; the showing goes on where it was cut off."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -179,16 +175,16 @@ class _Untold:
         self._events += events
 
     @asynccontextmanager
-    async def tell_in_any_case(self) -> AsyncIterator[None]:
-        """Whatever ends the block, what is untold then is told, if in a hurry."""
+    async def show_in_any_case(self) -> AsyncIterator[None]:
+        """Whatever ends the block, what is unshown then is shown, if in a hurry."""
         try:
             yield
         finally:
             if self:
                 self._run.emitter.callback_list.hurry()
-                await to_its_end(self.tell())
+                await to_its_end(self.show())
 
-    async def tell(self) -> None:
+    async def show(self) -> None:
         while self._events:
             await self._run.emitter.emit(self._events.pop(0))
 
@@ -255,10 +251,10 @@ async def _result(run: Run, session: Session, reply: _Reply, share: int) -> Mess
     if not fits(text, max_tokens=most_tokens, counter=run.counter):
         spilled, rest = await _spill_result(run, text, reply.call)
         text = fitted(text, max_tokens=most_tokens, counter=run.counter, rest=rest)
-    if times >= REPEATS_TOLD:
+    if times >= REPEATS_REPORTED:
         text += REPEATED.format(times=times)
         await run.emitter.emit(CallRepeated(call_id=reply.call.id, name=reply.call.name, times=times))
-    text += await _told_with(run, session, reply.call)
+    text += await _notices(run, session, reply.call)
     known = run.registry.get(reply.call.name)
     message = Message.tool(reply.call.id, text)
     if reply.answer.media:
@@ -276,16 +272,15 @@ def _with_room(run: Run, media: Sequence[Json], most_tokens: int) -> Iterator[Js
         yield part if has_room else labelled_part(part, MEDIA_NO_ROOM) or part
 
 
-async def _told_with(run: Run, session: Session, call: ToolCall) -> str:
+async def _notices(run: Run, session: Session, call: ToolCall) -> str:
     """What tool sets tell and remind of with this batch of calls, where this is the first of them.
 
     A call of the compact tool is none: it is answered last.
     """
     if not (sets := run.agent.tool_sets):
         return ""
-    messages = session.context.messages
-    asked = next((message for message in reversed(messages) if message.role == "assistant"), None)
-    others, _ = split_off_compact(run, asked.tool_calls if asked else ())
+    asked, messages = newest_exchange(session.context.visible), session.context.messages
+    others, _ = split_off_compact(run, asked.message.tool_calls if asked else ())
     if call.id not in [each.id for each in others[:1]]:
         return ""
     texts: list[str] = []
@@ -316,12 +311,12 @@ async def _spill_result(run: Run, text: str, call: ToolCall) -> tuple[str | None
 async def compact(run: Run, session: Session, asked: Sequence[ToolCall]) -> Session:
     """One compaction for all wishes of a batch, by the same mechanism as any other."""
     focus = "; ".join(focus for call in asked if (focus := focus_of(call))) or None
-    started, untold, begun = time.monotonic(), _Untold(run), list[ToolCall]()
+    started, unshown, begun = time.monotonic(), _Unshown(run), list[ToolCall]()
 
     def ended(status: ToolStatus) -> list[ToolEnded]:
         return [_ended(call, status, time.monotonic() - started) for call in begun]
 
-    async with untold.tell_in_any_case():
+    async with unshown.show_in_any_case():
         try:
             for call in asked:
                 begun.append(call)
@@ -330,12 +325,12 @@ async def compact(run: Run, session: Session, asked: Sequence[ToolCall]) -> Sess
             results = [run.record_of(Message.tool(call.id, outcome_text(result))) for call in asked]
             stored = await run.store(session, *results)
         except BaseException:  # a cancellation, too, leaves calls whose end is to be told; raised again
-            untold.add(*ended("interrupted"))
+            unshown.add(*ended("interrupted"))
             raise
-        untold.add(
+        unshown.add(
             *ended("ok" if result.status in ("done", "not_due", "skipped") else "error"), *stored.unshown
         )
-        await untold.tell()
+        await unshown.show()
     return stored.session
 
 

@@ -21,6 +21,7 @@ from agentloop.events import Described, Event, Record, Restored
 from agentloop.messages import Message
 from agentloop.sessions.checkpoint import CHECKPOINT_EVERY, agree, checkpoint_of, context_in, is_due
 from agentloop.sessions.lease import Holder, Leases
+from agentloop.stores import InMemoryStore
 from agentloop.stores.base import Checkpoint, KeepsCheckpoints, SessionStore, checked_session_id
 
 
@@ -71,6 +72,10 @@ class Session:
         await self.store.append(self.id, events, expect=self.context.length)
         session = await session._with(events)
         return await session._keep_checkpoint() if events else session
+
+    async def beginning_with(self, events: Sequence[Event]) -> Self:
+        """What appending these events would make of this empty session; nothing is stored."""
+        return await replace(self, store=InMemoryStore()).append(*events)
 
     async def reload(self) -> Self:
         """The session as it is in the store now.

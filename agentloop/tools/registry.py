@@ -20,7 +20,7 @@ from agentloop._plumbing.strict_json import cleaned
 from agentloop.approvals import Reject
 from agentloop.errors import ToolDefinitionError
 from agentloop.messages import Json, ToolCall
-from agentloop.rules import Rules, Verdict
+from agentloop.rules import KINDS, Kind, Rules, Verdict
 from agentloop.tools.invoke import (
     ArgumentsError,
     BoundArguments,
@@ -55,6 +55,7 @@ class _Options:
     keep: bool = False
     thread: Thread | None = None
     needs_approval: Needs = False
+    kind: Kind | None = None
 
 
 class Signature(Protocol):
@@ -82,6 +83,8 @@ class Tool:
     the first of them and ends with the run. Other plain functions run in a thread for each call.
     With `needs_approval` no call is run before somebody said yes to it; a function of the context and the
     arguments says so call by call, may say no with a `Reject(why)`, and where it fails the yes is needed.
+    `kind` says that rules of that kind speak of it: "write" of one that writes to its argument `path`,
+    "shell" of one that runs its argument `command`. `server` is the MCP server that it is of.
 
     Raises:
         ToolDefinitionError: the name is none that servers accept, the description no text, the parameters no
@@ -99,6 +102,8 @@ class Tool:
     keep: bool = False
     thread: Thread | None = None
     needs_approval: Needs = False
+    kind: Kind | None = None
+    server: str = ""
     signature: Signature | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -131,6 +136,8 @@ class Tool:
         if not isinstance(self.needs_approval, bool) and not callable(self.needs_approval):
             wanted = "True, False, or a function of the context and the arguments"
             yield f"{of} needs_approval must be {wanted}, not {shown(self.needs_approval)}"
+        if self.kind not in (None, *KINDS):
+            yield f"{of} kind must be one of {', '.join(KINDS)}, or None, not {shown(self.kind)}"
         if self.thread not in (None, "own"):
             yield f'{of} thread must be "own" or None, not {shown(self.thread)}'
         if self.thread and is_async(self.function):
@@ -166,6 +173,7 @@ class Tool:
             keep=options.keep,
             thread=options.thread,
             needs_approval=options.needs_approval,
+            kind=options.kind,
             signature=signature,
         )
 
@@ -199,6 +207,7 @@ def tool(
     keep: bool = False,
     thread: Thread | None = None,
     needs_approval: Needs = False,
+    kind: Kind | None = None,
 ) -> Callable[[F], F]: ...
 
 
@@ -212,6 +221,7 @@ def tool(
     keep: bool = False,
     thread: Thread | None = None,
     needs_approval: Needs = False,
+    kind: Kind | None = None,
 ) -> F | Callable[[F], F]:
     """Mark a function as a tool; it stays the very function it was.
 
@@ -228,6 +238,7 @@ def tool(
         keep=keep,
         thread=thread,
         needs_approval=needs_approval,
+        kind=kind,
     )
     mark = functools.partial(_mark, options=options)
     return mark(function) if function is not None else mark
@@ -317,15 +328,18 @@ class ToolRegistry(Mapping[str, Tool]):
     def _verdict(self, name: str, arguments: Json) -> Verdict | None:
         """What the rules say of the call, and of the path that is really written: links lead away."""
         tool, path = self._tools.get(name), arguments.get("path")
-        writer = getattr(tool.function, "__self__", None) if tool else None
+        writer, given = getattr(tool and tool.function, "__self__", None), [arguments]
         if isinstance(writer, KnowsRealPaths) and isinstance(path, str):
-            return self.rules.strictest(name, arguments, {**arguments, "path": writer.real_path(path)})
-        return self.rules.verdict(name, arguments)
+            given.append({**arguments, "path": writer.real_path(path)})
+        return self.rules.strictest(name, *given, kind=self._kind(name))
+
+    def _kind(self, name: str) -> Kind | None:
+        return self._tools[name].kind if name in self._tools else None
 
     def may_need_approval(self, name: str) -> bool:
         """Whether any call of that tool may need a yes, or not be run at all."""
-        if self.rules.speak_of(name):
-            return not self.rules.allow_all(name)
+        if self.rules.speak_of(name, self._kind(name)):
+            return not self.rules.allow_all(name, self._kind(name))
         return name in self._tools and self._tools[name].needs_approval is not False
 
     def _unknown(self, name: str) -> str:

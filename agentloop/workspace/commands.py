@@ -87,7 +87,7 @@ class Commands:
     pass_env: frozenset[str] = frozenset()
     """Variables that commands see though they look like secrets."""
 
-    @tool(timeout_seconds=MOST_SECONDS + 30)
+    @tool(timeout_seconds=MOST_SECONDS + 30, kind="shell")
     async def run_command(
         self, command: str, timeout_seconds: float = 60, context: RunContext[Any] | None = None
     ) -> str:

@@ -23,6 +23,7 @@ from agentloop._plumbing.checks import shown
 from agentloop._plumbing.encodings import decoded, encoding_of
 from agentloop._plumbing.truncate import head
 from agentloop.errors import UsageError
+from agentloop.rules import KINDS
 from agentloop.tools import RunContext, tool
 from agentloop.workspace.commands import Commands
 from agentloop.workspace.folder import Folder, WorkspaceError
@@ -34,8 +35,6 @@ _PROGRAM = Path(__file__).with_name("line_finder.py")
 MOST_LISTED = 100_000
 MOST_LINE_CHARS = 2_000
 _BINARY_LOOK_BYTES = 8_192
-PERMISSIONS = ("write", "shell")
-"""What can be allowed beside reading."""
 
 
 def workspace_tools(
@@ -51,10 +50,10 @@ def workspace_tools(
         UsageError: there is no such folder, or `allow` has another word.
     """
     if not isinstance(allow, Iterable) or isinstance(allow, bytes):
-        raise UsageError(f"allow must be a list of {' and '.join(PERMISSIONS)}, not {shown(allow)}")
+        raise UsageError(f"allow must be a list of {' and '.join(KINDS)}, not {shown(allow)}")
     allowed = [allow] if isinstance(allow, str) else list(allow)
-    if unknown := [each for each in allowed if each not in PERMISSIONS]:
-        raise UsageError(f"nothing called {shown(unknown[0])} can be allowed: use {' or '.join(PERMISSIONS)}")
+    if unknown := [each for each in allowed if each not in KINDS]:
+        raise UsageError(f"nothing called {shown(unknown[0])} can be allowed: use {' or '.join(KINDS)}")
     folder = Folder.at(workdir)
     passed = frozenset({pass_env} if isinstance(pass_env, str) else pass_env)
     files, edits = Files(folder=folder), Edits(folder=folder)
@@ -229,7 +228,7 @@ class Edits:
         except WorkspaceError:
             return path
 
-    @tool
+    @tool(kind="write")
     def write_file(self, path: str, content: str) -> str:
         """Write a file as a whole, replacing what was there; folders that it needs are made.
 
@@ -242,7 +241,7 @@ class Edits:
             replaced = self.folder.replace(path, data)
         return f"{'replaced' if replaced else 'made'} {path}: {len(content):,} characters"
 
-    @tool
+    @tool(kind="write")
     def edit_file(self, path: str, old: str, new: str, replace_all: bool = False) -> str:
         """Replace a piece of a text file. `old` must stand in the file exactly once.
 
