@@ -104,11 +104,10 @@ def _windows(story: Story) -> Iterator[str]:
     plan, answered = story.plan, False
     window = plan.told or (plan.window if plan.listed else None)
     for at, seen in enumerate(story.seen):
-        if not seen.body or window is None or not seen.path.endswith("completions"):
-            continue
-        tokens = _own_count(seen)
-        if tokens > window and (not answered or plan.usage in ("absent", "zeros")):
-            yield f"L9 request {at} has {tokens} tokens by our own count, and the window is {window}"
+        if seen.body and window is not None and seen.path.endswith("completions"):
+            tokens = _own_count(seen)
+            if tokens > window and (not answered or plan.usage in ("absent", "zeros")):
+                yield f"L9 request {at} has {tokens} tokens by our own count, and the window is {window}"
         answered = answered or (not seen.for_summary and not seen.too_long and isinstance(seen.reply, Reply))
 
 
