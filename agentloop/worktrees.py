@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ from agentloop.prompts import (
     first_given,
 )
 from agentloop.tools import RunContext, Tool, ToolAnswer, ToolRegistry, ToolSet, tool_of
-from agentloop.workspace import workspace_tools
+from agentloop.workspace import Folder, WorkspaceError, workspace_tools
 
 ENTER = "worktree_enter"
 BRANCHES = "agentloop/"
@@ -255,6 +255,8 @@ class Worktrees(ToolSet):
             name = next(_entered(await context.said()), ("", False))[0]
             if not name or not self._is_there(tree := self.path(name)):
                 raise RetryTool(f"enter a worktree first, by {ENTER}")
+            if made.kind == "write":
+                _refuse_other_name(tree, str(arguments.get("path")))
             call = ToolCall(id=context.call_id, name=made.name, arguments=json.dumps(arguments))
             return await ToolRegistry(workspace_tools(tree, allow=self.allow)).answer(call, context)
 
@@ -385,3 +387,11 @@ def _entered(said: Sequence[SeenMessage]) -> Iterator[tuple[str, bool]]:
         name = str((call.decoded() or {}).get("name"))
         if first_given(result.message.text).startswith(WORKTREE.format(name=name)):
             yield name, result.in_sight
+
+
+def _refuse_other_name(tree: Path, path: str) -> None:
+    """Raise where the path is another's, through a link: rules look at the path that is named."""
+    with suppress(WorkspaceError):  # the tool says what is wrong with it
+        real = "/".join(Folder.at(tree).inside(path))
+        if real != os.path.normpath(path):
+            raise RetryTool(f"{path} really is {real}: name that")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agentloop import Agent, Compaction, RetryTool, SyncRunner, Worktrees
+from agentloop import Agent, Compaction, RetryTool, Rules, SyncRunner, Worktrees
 from agentloop.errors import UsageError
 from agentloop.stores import SQLiteStore
 from agentloop.strategies import KeepRecentTurns
@@ -50,6 +50,28 @@ def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def results(model: ScriptedModel) -> list[str]:
     """The results in the newest request."""
     return [str(each["content"]) for each in model.requests[-1].messages if each["role"] == "tool"]
+
+
+def test_l24_a_link_in_a_worktree_leads_past_no_rule(repo: Path, tmp_path: Path) -> None:
+    (repo / "kept").mkdir()
+    (repo / "kept" / "key.txt").write_text("1234")
+    (repo / "open").symlink_to("kept")
+    git(repo, "add", ".")
+    git(repo, "commit", "-qm", "Keep a key")
+    steps = [("open/key.txt", "open"), ("kept/key.txt", "kept"), ("tea/../own.txt", "normal")]
+    writes = [calls(("write_file", {"path": path, "content": text})) for path, text in steps]
+    model = ScriptedModel([calls(("worktree_enter", {"name": "top"})), *writes, "Done."])
+    with SyncRunner(
+        Agent(model, tools=[Worktrees(repo)]),
+        rules=Rules(allow=["write"], deny=["write(kept/*)"]),
+        transcripts=None,
+    ) as runner:
+        runner.run("Do it.")
+    assert "open/key.txt really is kept/key.txt: name that" in results(model)[1]
+    assert "a rule denies it" in results(model)[2]
+    tree = repo / ".worktrees" / "top"
+    assert (tree / "kept" / "key.txt").read_text() == "1234"
+    assert (tree / "own.txt").read_text() == "normal"
 
 
 def test_each_session_works_in_the_worktree_that_it_entered(repo: Path, tmp_path: Path) -> None:
