@@ -487,7 +487,8 @@ class CallbackList:
         """What the callback answers; whatever else comes of it is reported, and the answer is `_FAILED`."""
         where = ""
         try:
-            return await self._answer(callback, point, arguments, listener)
+            call = listener.call if listener else in_thread
+            return await within(_said_by(callback, point, arguments, call), seconds=self.limit_seconds)
         except DeadlineError:
             error = f"took longer than {self.limit_seconds:g} s"
             if listener:
@@ -500,24 +501,14 @@ class CallbackList:
         await self._report(callback, point, error, where)
         return _FAILED
 
-    async def _answer(
-        self, callback: Callbacks, point: str, arguments: Sequence[Any], listener: "_Listener | None"
-    ) -> Any:
-        method = _call_guarded(getattr, callback, point)
-        if inspect.iscoroutinefunction(method):
-            return await self._within(_call_guarded(method, *arguments))
-        call = listener.call if listener else in_thread
-        return await self._within(_call_and_await(call, method, *arguments))
-
-    async def _within(self, answer: Awaitable[Any]) -> Any:
-        return await within(_await_guarded(answer), seconds=self.limit_seconds)
-
     async def _now(self, callback: Callbacks, function: Callable[[], object]) -> object:
         """What the function gives, called here and now; None where it raised, which is reported."""
         try:
-            return _call_guarded(function)
-        except _RaisedError as held:
-            await self._report(callback, "around", error_text(held.raised), raised_at(held.raised))
+            return function()
+        except BaseException as error:  # whatever a user's callback raises is an event
+            if is_ctrl_c(error):
+                raise
+            await self._report(callback, "around", error_text(error), raised_at(error))
         return None
 
     async def _report(self, callback: Callbacks, point: str, error: str, where: str = "") -> None:
@@ -570,29 +561,18 @@ def _copy(each: Positioned) -> Positioned:
     return replace(each, message=copy.deepcopy(message)) if shared else each
 
 
-def _call_guarded(method: Callable[..., Any], *arguments: Any) -> Any:
-    try:
-        return method(*arguments)
-    except BaseException as error:  # whatever a user's callback raises is an event
-        raise _hold(error) from error
-
-
-async def _call_and_await(
-    call: Callable[..., Awaitable[Any]], method: Callable[..., Any], *arguments: Any
+async def _said_by(
+    callback: Callbacks, point: str, arguments: Sequence[Any], call: Callable[..., Awaitable[Any]]
 ) -> Any:
-    answer = await call(_call_guarded, method, *arguments)
-    return await answer if inspect.isawaitable(answer) else answer
-
-
-async def _await_guarded(answer: Awaitable[Any]) -> Any:
+    """What the callback says; a plain function is called by `call`, which does so in a thread."""
     try:
-        return await answer
-    except (asyncio.CancelledError, GeneratorExit, _RaisedError):
+        method = getattr(callback, point)
+        later = inspect.iscoroutinefunction(method)
+        answer = method(*arguments) if later else await call(method, *arguments)
+        return await answer if inspect.isawaitable(answer) else answer
+    except (asyncio.CancelledError, GeneratorExit):
         raise  # `within` knows whose they are
     except BaseException as error:  # whatever a user's callback raises is an event
-        raise _hold(error) from error
-
-
-def _hold(error: BaseException) -> BaseException:
-    """The error held, save a Ctrl-C, which ends the program."""
-    return error if is_ctrl_c(error) else _RaisedError(error)
+        if is_ctrl_c(error):
+            raise
+        raise _RaisedError(error) from error

@@ -14,7 +14,7 @@ them: no run could count with another. What a plugin notes and what a message ho
 import dataclasses
 import json
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass
 from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
@@ -51,7 +51,10 @@ def encode(event: Event) -> str:
     if kind is None:
         raise UsageError(f"{type(event).__name__} is no event of the log: use one of agentloop.events")
     try:
-        return _checked_body(event) if isinstance(event, Unknown) else _ENCODER.encode(_data(kind, event))
+        if isinstance(event, Unknown):
+            return _checked_body(event)
+        write, _ = _CONVERTERS[kind]
+        return _ENCODER.encode({"v": SCHEMA_VERSION, "kind": kind, **write(event)})
     except (DamagedError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise UsageError(f"a record of kind {kind!r} cannot be stored: {first_line(error)}") from error
 
@@ -66,14 +69,15 @@ def decode(text: str) -> Event:
     kind, version = data.get("kind"), data.get("v")
     if not isinstance(kind, str) or not isinstance(version, int):
         raise DamagedError(f"damaged record: 'v' or 'kind' is missing in {_shown(text)}")
-    fields = _FIELDS.get(kind)
-    if fields is None:
+    if kind not in _CONVERTERS:
         return _unknown(kind, text, data)
+    _, read = _CONVERTERS[kind]
     try:
-        return _CLASSES[kind](**{f.name: f.from_json(data[f.name]) for f in fields if _has(data, f)})
+        event: Event = read(data)
     except (TypeError, ValueError, AttributeError, RecursionError) as error:
         newer = " (a newer version wrote it: update agentloop)" if version > SCHEMA_VERSION else ""
         raise DamagedError(f"damaged record of kind {kind!r}: {first_line(error)}{newer}") from error
+    return event
 
 
 def _object(text: str) -> dict[str, Any]:
@@ -104,16 +108,6 @@ def _checked_body(event: Unknown) -> str:
     if not isinstance(back, Unknown) or back.kind != event.kind:
         raise ValueError("its text is a record of another kind")
     return event.body
-
-
-def _data(kind: str, event: Event) -> dict[str, Any]:
-    return {"v": SCHEMA_VERSION, "kind": kind, **_written(event, _FIELDS[kind])}
-
-
-def _written(value: Any, fields: Iterable[_Field]) -> dict[str, Any]:
-    """The fields as JSON, without those that came later and say nothing."""
-    said = ((field, getattr(value, field.name)) for field in fields)
-    return {field.name: field.to_json(each) for field, each in said if each is not field.unwritten}
 
 
 def _has(data: Mapping[str, Any], field: _Field) -> bool:
@@ -152,15 +146,19 @@ def _converters(name: str, hint: Any) -> tuple[Converter, Converter]:
 def converters_of(kind: type) -> tuple[Converter, Converter]:
     """How a frozen dataclass is written as a JSON object and read back; fields that it lacks are passed over.
 
+    Fields that came later are not written where they say nothing.
+
     Who reads raises a `ValueError` or a `TypeError` where that is none.
     """
     fields, check = _fields(kind), _checked(dict)
 
     def write(value: Any) -> dict[str, Any]:
-        return _written(value, fields)
+        said = ((field, getattr(value, field.name)) for field in fields)
+        return {field.name: field.to_json(each) for field, each in said if each is not field.unwritten}
 
     def read(data: Any) -> Any:
-        return kind(**{f.name: f.from_json(data[f.name]) for f in fields if _has(check(data), f)})
+        check(data)
+        return kind(**{f.name: f.from_json(data[f.name]) for f in fields if _has(data, f)})
 
     return write, read
 
@@ -233,8 +231,9 @@ _NUMBERS: Mapping[type, tuple[Callable[[Any], bool], str]] = {
     float: (is_kept_number, "a finite number"),
 }
 _ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False)
-_CLASSES: Mapping[str, type[Event]] = {
-    kind_name(kind): kind for kind in get_args(AnyEvent) if kind is not Unknown
+_KINDS: Mapping[type[Event], str] = {
+    kind: kind_name(kind) for kind in get_args(AnyEvent) if kind is not Unknown
 }
-_KINDS: Mapping[type[Event], str] = {kind: name for name, kind in _CLASSES.items()}
-_FIELDS: Mapping[str, tuple[_Field, ...]] = {name: _fields(kind) for name, kind in _CLASSES.items()}
+_CONVERTERS: Mapping[str, tuple[Converter, Converter]] = {
+    name: converters_of(kind) for kind, name in _KINDS.items()
+}

@@ -231,11 +231,11 @@ class CompactionStarted(StreamEvent):
     last: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionEnded(StreamEvent):
-    """The compaction is over; see `CompactionResult` for the fields."""
+@dataclass(frozen=True, kw_only=True)
+class CompactionEnd:
+    """What the end of a compaction says, wherever it is told; see `CompactionResult` for the fields."""
 
-    compaction_id: str
+    compaction_id: str = ""
     status: CompactionStatus
     reason: CompactionReason
     strategy: str
@@ -244,18 +244,24 @@ class CompactionEnded(StreamEvent):
     tokens_after: int
     messages_before: int
     messages_after: int
-    archived: tuple[int, ...]
-    transcript: str | None
-    duration_seconds: float
-    summary_tokens: int
-    lost: tuple[str, ...]
-    error: str | None
-    shortened: tuple[int, ...] = ()
-    tokens_saved: int = 0
-    level: Level = "none"
+    archived: tuple[int, ...] = field(default=(), repr=False)
+    transcript: str | None = None
+    duration_seconds: float = 0.0
+    summary_tokens: int = 0
+    lost: tuple[str, ...] = field(default=(), repr=False)
     lost_count: int = 0
+    error: str | None = None
+    shortened: tuple[int, ...] = field(default=(), repr=False)
     usage: Usage = field(default_factory=Usage)
     cost: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompactionEnded(CompactionEnd, StreamEvent):
+    """The compaction is over; see `CompactionResult` for the fields."""
+
+    tokens_saved: int = 0
+    level: Level = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -424,8 +430,8 @@ class CompactionRequest:
         return tuple(each for each in self.messages if only(each.record))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionResult:
+@dataclass(frozen=True, kw_only=True)
+class CompactionResult(CompactionEnd):
     """What a compaction came to; sizes in tokens, of the next request by one and the same measure.
 
     `tier` says what was done: 0 nothing, 1 results shown shortened, 2 a model's summary, 3 one of another
@@ -454,33 +460,14 @@ class CompactionResult:
         ('done', 'SlidingWindow', True)
     """
 
-    status: CompactionStatus
-    reason: CompactionReason
     why: str
-    strategy: str
-    tier: int
-    tokens_before: int
-    tokens_after: int
-    messages_before: int
-    messages_after: int
-    compaction_id: str = ""
-    archived: tuple[int, ...] = field(default=(), repr=False)
     archived_events: tuple[Record, ...] = field(default=(), repr=False)
     kept_events: tuple[Record, ...] = field(default=(), repr=False)
     compacted_events: tuple[Message, ...] = field(default=(), repr=False)
-    transcript: str | None = None
-    duration_seconds: float = 0.0
     summary: str = field(default="", repr=False)
-    summary_tokens: int = 0
-    lost: tuple[str, ...] = field(default=(), repr=False)
-    lost_count: int = 0
     unread: tuple[int, ...] = field(default=(), repr=False)
-    error: str | None = None
-    usage: Usage = field(default_factory=Usage)
     unreported: Usage = field(default_factory=Usage, repr=False)
-    cost: float | None = None
     seq: int | None = None
-    shortened: tuple[int, ...] = field(default=(), repr=False)
     window: int = 0
     unsaved: str | None = None
     store_fault: StoreError | None = field(default=None, repr=False)

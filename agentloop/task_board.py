@@ -8,10 +8,8 @@ import asyncio
 import json
 import os
 import re
-import stat
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from graphlib import CycleError, TopologicalSorter
@@ -21,10 +19,11 @@ from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 from agentloop._plumbing.aio import in_thread, to_its_end
 from agentloop._plumbing.checks import MOST_COUNT, from_to, shown, whole
+from agentloop._plumbing.files import beginning_of
 from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.private_files import (
     make_private_folder,
-    new_private_file,
+    new_whole_file,
     refuse_link,
     refused,
     sync_folder,
@@ -583,10 +582,9 @@ class _Folder:
     def _task(self, task_id: int) -> Task:
         path = self._path(task_id)
         try:
-            if not stat.S_ISREG(path.lstat().st_mode):
+            if path.is_symlink() or path.is_dir():
                 raise ValueError("it is no file")
-            with path.open("rb") as file:
-                data = file.read(MOST_FILE_BYTES + 1)
+            data = beginning_of(path, MOST_FILE_BYTES + 1)
             if len(data) > MOST_FILE_BYTES:
                 raise ValueError(f"longer than {MOST_FILE_BYTES:,} bytes")
             task: Task = _READ(strict_value(data.decode()))
@@ -602,16 +600,9 @@ class _Folder:
         for name in filter(left.fullmatch, self._names()):
             (self.path / name).unlink(missing_ok=True)
         beside = self.path / f".{self.name}_{task.id}.{uuid.uuid4().hex}.tmp"
-        try:
-            with os.fdopen(new_private_file(beside), "w", encoding="utf-8") as file:
-                file.write(json.dumps(_WRITE(task), indent=2, ensure_ascii=False) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(self._path(task.id))
-        except BaseException:  # whatever it is, the half-written file goes; raised again
-            with suppress(OSError):
-                beside.unlink(missing_ok=True)
-            raise
+        with new_whole_file(beside) as file:
+            file.write(f"{json.dumps(_WRITE(task), indent=2, ensure_ascii=False)}\n".encode())
+        beside.replace(self._path(task.id))
         sync_folder(self.path)
 
 

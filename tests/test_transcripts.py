@@ -443,25 +443,19 @@ ONE, TWO = b'{"role": "user", "content": "one"}', b'{"role": "assistant", "conte
         (ONE + b"\n" + TWO, ["one", "two"], 0),
         (ONE + b"\r\n" + TWO + b"\r\n", ["one", "two"], 0),
         (b"\xef\xbb\xbf" + ONE + b"\n", ["one"], 0),
-        (ONE + TWO + b"\n", ["one", "two"], 0),
-        (ONE + b" \t" + TWO + b"\n", ["one", "two"], 0),
+        (ONE + TWO + b"\n" + ONE, ["one"], 1),
         (b"\0" * 4096, [], 1),
         (ONE + b"\n" + b"\0" * 4096, ["one"], 1),
-        (b"\0\0" + ONE + b"\0\n" + TWO + b"\n", ["one", "two"], 1),
         (ONE + b"\n%$\xff\xfe garbage\n" + TWO + b"\n", ["one", "two"], 1),
-        (ONE + b"garbage\n" + TWO + b"\n", ["one", "two"], 1),
-        (ONE + b"\0\0\0" + TWO + b"\n" + ONE, ["one", "two", "one"], 1),
-        (ONE + b"garb\xffage" + TWO + b"\n", ["one", "two"], 1),
-        (b"\xff" + ONE + b"\xff{" + TWO + b"\xff\n", ["one", "two"], 3),
-        (ONE + ONE.replace(b"n", b"\xff") + TWO + b"\n" + ONE, ["one", "two", "one"], 1),
-        (ONE + b'{"type": "checkpoint"} 3' + TWO, ["one", "two"], 1),
+        (ONE + b"garbage\n" + TWO + b"\n", ["two"], 1),
+        (ONE.replace(b"n", b"\xff") + b"\n" + TWO, ["two"], 1),
         (ONE + b"\n[1]\n3\nnull\n{}\n" + b'{"role": 5}\n' + TWO, ["one", "two"], 5),
         (ONE + b'\n{"type": "checkpoint", "version": 9}\n' + TWO, ["one", "two"], 1),
         (b"[" * 100_000 + b"\n" + ONE, ["one"], 1),
         (b"9" * 5_000 + b"\n" + ONE, ["one"], 1),
     ],
 )
-def test_good_records_are_read_from_damaged_files(
+def test_good_lines_are_read_from_damaged_files(
     tmp_path: Path, data: bytes, texts: list[str], damaged: int
 ) -> None:
     path = tmp_path / "transcript_1.jsonl"
@@ -473,46 +467,15 @@ def test_good_records_are_read_from_damaged_files(
     assert path.read_bytes() == data
 
 
-def test_a_torn_record_costs_none_that_was_written_behind_it(tmp_path: Path) -> None:
+NESTED = b'{"role": "assistant", "content": "outside", "x": [%b, %b]}' % (ONE, ONE)
+
+
+def test_the_inside_of_a_torn_line_is_never_a_message(tmp_path: Path) -> None:
+    torn = [NESTED[:cut] for cut in range(1, len(NESTED))]
     path = tmp_path / "transcript_1.jsonl"
-    for cut in range(1, len(ONE)):
-        path.write_bytes(TWO + b"\n" + ONE[:cut] + TWO + b"\n")
-        found = load(path)
-        good = 1 if ONE[:cut].rstrip().endswith((b":", b",")) else 2  # what may be inside of it is none
-        assert [message.text for message in found.messages] == ["two"] * good, ONE[:cut]
-        assert found.damaged == 1
-
-
-INSIDE = {"role": "user", "content": "inside"}
-NESTED = json.dumps(
-    {"role": "assistant", "content": "outside", "x": [INSIDE, INSIDE | {"deep": [INSIDE]}], "y": INSIDE}
-).encode()
-BEFORE = (b"", ONE, b'{"a":1}', b"\xff", b"\0\0", b'{"role": "user", "content": "t')
-
-
-@pytest.mark.parametrize("before", BEFORE)
-@pytest.mark.parametrize("blank", [b"", b" ", b"\t\r "])
-def test_the_inside_of_a_torn_record_is_never_a_message(tmp_path: Path, before: bytes, blank: bytes) -> None:
-    record = NESTED.replace(b" ", blank)
-    torn = [record[:cut] for cut in range(1, len(record))]
-    lines = [*torn, *(each + ONE for each in torn), *(b"{" + each for each in torn), TWO, record]
-    path = tmp_path / "transcript_1.jsonl"
-    path.write_bytes(b"".join(before + line + b"\n" for line in lines))
-    texts = [message.text for message in load(path).messages]
-    assert set(texts[:-1]) == {"one", "two"}
-    assert texts[-1] == "outside"
-
-
-def test_a_line_of_nothing_but_beginnings_costs_none_that_is_not_inside(tmp_path: Path) -> None:
-    path = tmp_path / "transcript_1.jsonl"
-    torn = b'{"role":' * 20_000
-    path.write_bytes(torn + TWO + b"\n" + ONE)
+    path.write_bytes(b"\n".join((*torn, *(each + ONE for each in torn), TWO)))
     found = load(path)
-    assert ([message.text for message in found.messages], found.damaged) == (["one"], 1)
-    torn = (b'{"role": "user", "content": "' + b"x" * 100) * 20_000
-    path.write_bytes(torn + TWO + torn + ONE + b"\n" + ONE)
-    found = load(path)
-    assert ([message.text for message in found.messages], found.damaged) == (["two", "one", "one"], 2)
+    assert ([message.text for message in found.messages], found.damaged) == (["two"], 2 * len(torn))
 
 
 def test_a_file_that_may_only_be_read_is_read_and_left_alone(tmp_path: Path) -> None:
@@ -535,7 +498,7 @@ def test_a_last_line_cut_at_any_byte_costs_that_line_alone(tmp_path: Path) -> No
         path.write_bytes(ONE + b"\n" + last[:cut])
         found = load(path)
         assert [message.text for message in found.messages] == ["one"]
-        assert found.warning == f"{path}: 1 damaged record was passed over, 1 read"
+        assert found.warning == f"{path}: 1 damaged line was passed over, 1 read"
     path.write_bytes(ONE + b"\n" + last)
     assert load(path).damaged == 0
 

@@ -8,7 +8,6 @@ it behind.
 """
 
 import asyncio
-import concurrent.futures
 import contextvars
 import functools
 import inspect
@@ -16,6 +15,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from opcode import opmap
 from pathlib import Path
 from queue import SimpleQueue
@@ -169,6 +169,12 @@ def _code_of(handler: object) -> CodeType | None:
     return code if isinstance(code, CodeType) else None
 
 
+def in_own_loop(work: Coroutine[Any, Any, T]) -> T:
+    """What the work gives, also where an event loop runs already: it has one of its own, in a thread."""
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        return thread.submit(asyncio.run, work).result()
+
+
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call a function in a daemon thread of its own, with this task's context variables.
 
@@ -207,13 +213,6 @@ class WorkThread:
     def put(self, work: Callable[[], None]) -> None:
         """Queue work that raises nothing."""
         self._jobs.put(work)
-
-    def hand_in(self, work: Callable[[], R]) -> "concurrent.futures.Future[R]":
-        """Queue the work and return its future, which cannot be cancelled any more."""
-        future: concurrent.futures.Future[R] = concurrent.futures.Future()
-        future.set_running_or_notify_cancel()
-        self.put(lambda: _settle(future, work))
-        return future
 
     def begin(self, work: Callable[[], R]) -> "asyncio.Future[Callable[[], R]]":
         """Queue the work; the running loop's future gets a call that returns or raises what the work did."""
@@ -277,15 +276,6 @@ def _serve(jobs: "SimpleQueue[Callable[[], None] | None]") -> None:
     while job := jobs.get():
         job()
         del job
-
-
-def _settle(future: "concurrent.futures.Future[R]", work: Callable[[], R]) -> None:
-    try:
-        result = work()
-    except BaseException as error:  # noqa: BLE001 — whatever it is, it belongs to the one who waits
-        future.set_exception(error)
-    else:
-        future.set_result(result)
 
 
 def _returned(value: T) -> Callable[[], T]:

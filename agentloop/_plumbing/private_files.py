@@ -2,10 +2,11 @@
 
 import errno
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 
 from agentloop.errors import StoreError
 
@@ -140,6 +141,27 @@ def new_private_file(path: Path) -> int:
         OSError: it cannot be made, or something stands there already, if only a link to nothing.
     """
     return _private(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+
+
+@contextmanager
+def new_whole_file(path: Path) -> Iterator[BinaryIO]:
+    """A new file that is its owner's alone: on disc with all that the block writes, gone where it raises.
+
+    Its name is on disc once its folder is synced too.
+
+    Raises:
+        OSError: it cannot be made or written, or something stands there already.
+    """
+    descriptor = new_private_file(path)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:  # whatever it is, no half file is left; raised again
+        with suppress(OSError):
+            path.unlink()
+        raise
 
 
 def _private(path: str | Path, flags: int) -> int:

@@ -1,23 +1,20 @@
 """Long texts shown in part: the beginning, the last lines, both around a marker, or the line that failed.
 
-Texts are cut between whole characters, never inside one that is made of several code points: a base and its
-marks, an emoji joined to another, a flag, a syllable of Hangul in parts, the two halves of a surrogate pair.
-Only what goes on for more than 64 code points as one character is cut inside. The rules are those of
-Unicode's annex 29 (https://unicode.org/reports/tr29/) but for what comes before its base: the signs of the
-class Prepend (its rule GB9b) and the consonants that some scripts join by a virama (GB9c).
+Texts are cut between whole characters, never inside one that is made of several code points, such as a letter
+and its marks, by the rules of Unicode (https://unicode.org/reports/tr29/). The two halves of a surrogate pair
+are one as well. Only what goes on for more than 64 code points as one character is cut inside.
 """
 
 import re
-import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any
 
 from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.remembered import Remembered
 from agentloop.prompts import EARLIER_LINES, LEFT_OUT
 
 _MOST_BACK = 64
-_JOINING = "\u200c\u200d\u0e33\u0eb3\uff9e\uff9f"
-"""Joiners, and the marks of Thai, of Lao and of narrow katakana that Unicode counts among the letters."""
 _FLAGS = "".join(map(chr, range(0x1F1E6, 0x1F200)))
 FEW = 5
 """So many names are listed where there may be any number."""
@@ -96,54 +93,37 @@ def _way(rest: str) -> str:
 
 
 def _boundary_before(text: str, index: int) -> int:
-    for candidate in range(index, max(0, index - _MOST_BACK), -1):
-        if not _inside_character(text, candidate):
-            return candidate
-    return 0 if index <= _MOST_BACK else index
+    return max((place for place in _boundaries(text, index) if place <= index), default=index)
 
 
 def _boundary_after(text: str, index: int) -> int:
-    for candidate in range(index, min(len(text), index + _MOST_BACK)):
-        if not _inside_character(text, candidate):
-            return candidate
-    return len(text) if index + _MOST_BACK >= len(text) else index
+    return min((place for place in _boundaries(text, index) if place >= index), default=index)
 
 
-def _inside_character(text: str, index: int) -> bool:
-    """Whether a cut before `index` would part what is shown as one character."""
-    if index <= 0 or index >= len(text):
-        return False
-    before, after = text[index - 1], text[index]
-    if before.isascii() and after.isascii():
-        return before == "\r" and after == "\n"
-    if "\ud800" <= before <= "\udbff" and "\udc00" <= after <= "\udfff":
-        return True
-    if before in _FLAGS and after in _FLAGS:
-        flags = text[:index]
-        return (index - len(flags.rstrip(_FLAGS))) % 2 == 1
-    return before == "\u200d" or _extends(after) or _goes_on(before, after)
+def _boundaries(text: str, index: int) -> Iterator[int]:
+    """The places near this one where a cut parts no character."""
+    start, end = max(0, index - _MOST_BACK), min(len(text), index + _MOST_BACK)
+    near = text[start:end]
+    if near.isascii() and "\r" not in near:
+        yield index
+        return
+    if near[:1] in _FLAGS:  # they go by twos
+        start -= (start - len(text[:start].rstrip(_FLAGS))) % 2
+    for each in _characters().finditer(text, start, end):
+        at = each.start()
+        is_half = "\udc00" <= text[at] <= "\udfff" and "\ud800" <= text[at - 1 : at] <= "\udbff"
+        if at == 0 or (at > start and not is_half):
+            yield at
+    if end == len(text):
+        yield end
 
 
-def _extends(char: str) -> bool:
-    """Whether it belongs to the character before it: a mark, also one counted as a letter, a joiner, a skin
-    tone, a tag."""
-    joins = char in _JOINING or "\U0001f3fb" <= char <= "\U0001f3ff"
-    return joins or "\U000e0020" <= char <= "\U000e007f" or unicodedata.category(char) in ("Mn", "Mc", "Me")
+@cache
+def _characters() -> Any:
+    """Finds each character, of however many code points."""
+    import regex  # when it is first needed: few texts are cut where more than ASCII stands
 
-
-def _goes_on(before: str, after: str) -> bool:
-    """Whether two parts of a Hangul syllable stand side by side."""
-    if "\u1160" <= after <= "\u11ff" or "\ud7b0" <= after <= "\ud7fb":
-        return _is_hangul(before)
-    return _is_leading(before) and (_is_leading(after) or "\uac00" <= after <= "\ud7a3")
-
-
-def _is_hangul(char: str) -> bool:
-    return "\u1100" <= char <= "\u11ff" or "\uac00" <= char <= "\ud7fb" or _is_leading(char)
-
-
-def _is_leading(char: str) -> bool:
-    return "\u1100" <= char <= "\u115f" or "\ua960" <= char <= "\ua97c"
+    return regex.compile(r"\X")
 
 
 MOST_CHARS = 1_200

@@ -5,14 +5,13 @@ given again: a summary message in it, a question with its summary as the answer,
 it is, stands for something, and is no turn of a user's (`as_log`).
 """
 
-import asyncio
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import zip_longest
 from typing import Any
 
+from agentloop._plumbing.aio import in_own_loop
 from agentloop._plumbing.amounts import named_tokens
 from agentloop._plumbing.checks import shown
 from agentloop._plumbing.patterns import pattern
@@ -126,8 +125,7 @@ def compact_messages(
         callbacks=callbacks,
         tools=tools,
     )
-    with ThreadPoolExecutor(max_workers=1) as thread:
-        return thread.submit(asyncio.run, work).result()
+    return in_own_loop(work)
 
 
 async def compact_messages_async(

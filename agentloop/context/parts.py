@@ -7,7 +7,7 @@ message of that role stands there as text behind a label. `for_chat` makes of th
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from agentloop._plumbing.strict_json import cleaned
@@ -304,54 +304,30 @@ def _thought(part: Json) -> str:
 
 def _chat_part(part: Json) -> Json:
     """A part of another API in the form of chat completions; others as they are."""
-    convert = _CONVERTED.get(_kind(part))
-    return part if convert is None else convert(part)
-
-
-def _other_text(part: Json) -> Json:
-    return _text(part["text"]) if isinstance(part.get("text"), str) else part
-
-
-def _source(part: Json) -> Json:
-    match part.get("source"):
-        case {"type": "text", "data": str(text)}:
+    match part:
+        case {"type": "input_text" | "output_text", "text": str(text)}:
             return _text(text)
-        case {"data": str(data), "media_type": str(medium)}:
-            url = f"data:{medium};base64,{data}"
-        case {"url": str(url)}:
-            pass
-        case _:
-            return part
+        case {"type": "image" | "document", "source": {"type": "text", "data": str(text)}}:
+            return _text(text)
+        case {"type": "image" | "document", "source": {"data": str(data), "media_type": str(medium)}}:
+            return _with_source(part, f"data:{medium};base64,{data}")
+        case {"type": "image" | "document", "source": {"url": str(url)}}:
+            return _with_source(part, url)
+        case {"type": "input_image", "image_url": str(url)}:
+            return {"type": "image_url", "image_url": {"url": url} | _texts(part, "detail")}
+        case {"type": "input_file", "file_data": str()} | {"type": "input_file", "file_id": str()}:
+            return {"type": "file", "file": _texts(part, "file_data", "file_id", "filename")}
+        case {"type": "image_url", "image_url": str(url)}:
+            return {**part, "image_url": {"url": url}}
+    return part
+
+
+def _with_source(part: Json, url: str) -> Json:
     if part["type"] == "image":
         return {"type": "image_url", "image_url": {"url": url}}
     name = part.get("title") if isinstance(part.get("title"), str) else "document"
     return {"type": "file", "file": {"filename": name, "file_data": url}} if url[:5] == "data:" else part
 
 
-def _input_image(part: Json) -> Json:
-    match part:
-        case {"image_url": str(url)}:
-            detail = {"detail": part["detail"]} if isinstance(part.get("detail"), str) else {}
-            return {"type": "image_url", "image_url": {"url": url, **detail}}
-    return part
-
-
-def _input_file(part: Json) -> Json:
-    held = {key: part[key] for key in ("file_data", "file_id", "filename") if isinstance(part.get(key), str)}
-    return {"type": "file", "file": held} if held.keys() & {"file_data", "file_id"} else part
-
-
-def _image_url(part: Json) -> Json:
-    url = part.get("image_url")
-    return {**part, "image_url": {"url": url}} if isinstance(url, str) else part
-
-
-_CONVERTED: Mapping[str, Callable[[Json], Json]] = {
-    "input_text": _other_text,
-    "output_text": _other_text,
-    "image": _source,
-    "document": _source,
-    "input_image": _input_image,
-    "input_file": _input_file,
-    "image_url": _image_url,
-}
+def _texts(part: Json, *keys: str) -> dict[str, str]:
+    return {key: part[key] for key in keys if isinstance(part.get(key), str)}

@@ -1,9 +1,7 @@
 """What the doors to other frameworks share: their messages as chat completions, compacted, and back."""
 
-import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from agentloop.compaction import Compaction, compact_messages_async
@@ -84,7 +82,7 @@ class Door(ABC, Generic[T]):
         return self._change(item, text)
 
 
-def now(work: Coroutine[Any, Any, T]) -> T:
-    """What the work gives, also where an event loop runs already: it has one of its own, in a thread."""
-    with ThreadPoolExecutor(max_workers=1) as thread:
-        return thread.submit(asyncio.run, work).result()
+def schema_of(name: str, description: str | None, parameters: Mapping[str, Any]) -> Json:
+    """The tool as chat completions have it."""
+    function = {"name": name, "description": description or "", "parameters": parameters}
+    return {"type": "function", "function": function}

@@ -6,8 +6,9 @@ agent = create_agent(model, tools, middleware=[CompactMiddleware(window="128k")]
 from collections.abc import Iterable
 from typing import Any
 
+from agentloop._plumbing.aio import in_own_loop
 from agentloop.errors import UsageError
-from agentloop.integrations.door import Door, now
+from agentloop.integrations.door import Door
 from agentloop.messages import Json
 from agentloop.models import ChatModel
 from agentloop.strategies import Strategy
@@ -49,7 +50,7 @@ class CompactMiddleware(Door[AnyMessage], AgentMiddleware[Any, Any]):
 
     def before_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
         """Make the messages fit before each request."""
-        return now(self.abefore_model(state, runtime))
+        return in_own_loop(self.abefore_model(state, runtime))
 
     async def abefore_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
         """The same, awaited."""

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from agentloop._plumbing.checks import headers_or_none, shown
+from agentloop._plumbing.files import read_text
 from agentloop._plumbing.patterns import pattern
-from agentloop._plumbing.private_files import refused
 from agentloop._plumbing.strict_json import strict_value
 from agentloop.errors import UsageError
 
@@ -62,10 +62,12 @@ def entries_in(source: Source) -> Mapping[str, Mapping[str, Any]]:
     if not isinstance(source, str | Path | Mapping):
         raise UsageError(f"an MCP configuration is the path of a file, or a mapping, not {shown(source)}")
     where = "the MCP configuration" if isinstance(source, Mapping) else f"MCP file {str(source)!r}"
+    said: Any = source
     try:
-        said = source if isinstance(source, Mapping) else strict_value(_text(Path(source)))
-    except OSError as error:
-        raise UsageError(f"MCP file {refused(Path(str(source)), error)}") from error
+        if not isinstance(source, Mapping):
+            said = strict_value(read_text(Path(source).expanduser(), MOST_FILE_BYTES))
+    except UsageError as error:
+        raise UsageError(f"MCP file {error}") from error
     except ValueError as error:
         raise UsageError(f"{where} is no JSON: {error}") from error
     servers = said.get("mcpServers") if isinstance(said, Mapping) else None
@@ -77,14 +79,6 @@ def entries_in(source: Source) -> Mapping[str, Mapping[str, Any]]:
         if not isinstance(entry, Mapping):
             raise UsageError(f"{where}: MCP server {name!r} must be an object, not {shown(entry)}")
     return servers
-
-
-def _text(path: Path) -> str:
-    with path.expanduser().open("rb") as file:
-        data = file.read(MOST_FILE_BYTES + 1)
-    if len(data) > MOST_FILE_BYTES:
-        raise ValueError(f"it has more than {MOST_FILE_BYTES:,} bytes")
-    return data.decode("utf-8-sig")
 
 
 def _server(name: str, entry: Mapping[str, Any]) -> McpServer:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from agentloop.context import chat_messages
 from agentloop.errors import UsageError
-from agentloop.integrations.door import Door
+from agentloop.integrations.door import Door, schema_of
 from agentloop.messages import Json
 
 try:
@@ -48,7 +48,11 @@ class CompactInput(Door[_Item]):
     async def __call__(self, data: CallModelData[Any]) -> ModelInputData:
         """The input that fits."""
         given, asked = data.model_data, list(data.model_data.input)
-        tools = [_schema(tool) for tool in data.agent.tools if isinstance(tool, FunctionTool)]
+        tools = [
+            schema_of(tool.name, tool.description, tool.params_json_schema)
+            for tool in data.agent.tools
+            if isinstance(tool, FunctionTool)
+        ]
         short = await self.fold(asked, system=given.instructions, tools=tools)
         return ModelInputData(input=short, instructions=given.instructions)
 
@@ -120,8 +124,3 @@ def _groups(items: Iterable[Any]) -> Iterator[_Item]:
         yield (item,)
     if answer:
         yield tuple(answer)
-
-
-def _schema(tool: FunctionTool) -> Json:
-    function = {"name": tool.name, "description": tool.description, "parameters": tool.params_json_schema}
-    return {"type": "function", "function": function}

@@ -5,11 +5,12 @@ agent = Agent(model, capabilities=[CompactHistory(window="128k")])
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import groupby
 from typing import Any, TypeAlias
 
 from agentloop.errors import UsageError
-from agentloop.integrations.door import Door
-from agentloop.messages import Json
+from agentloop.integrations.door import Door, schema_of
+from agentloop.messages import Json, ToolCall
 
 try:
     from pydantic_ai import RunContext
@@ -28,7 +29,6 @@ try:
         UserPromptPart,
     )
     from pydantic_ai.models import ModelRequestContext
-    from pydantic_ai.tools import ToolDefinition
 except ImportError as error:
     raise UsageError(
         "pydantic-ai needs the extra 'pydantic-ai': install agentloop-kit[pydantic-ai]"
@@ -57,7 +57,10 @@ class CompactHistory(Door[_Item], AbstractCapability[Any]):
         kept = await self._fold(
             items,
             system="\n\n".join(part.content for part in asked.instruction_parts or ()) or None,
-            tools=[_schema(tool) for tool in (*asked.function_tools, *asked.output_tools)],
+            tools=[
+                schema_of(tool.name, tool.description, tool.parameters_json_schema)
+                for tool in (*asked.function_tools, *asked.output_tools)
+            ],
         )
         if kept is not items:
             request_context.messages = list(_messages(kept))
@@ -112,24 +115,16 @@ def _items(messages: Iterable[ModelMessage]) -> Iterator[_Item]:
 
 def _messages(items: Iterable[_Item]) -> Iterator[ModelMessage]:
     """The messages of these items: parts in a row of one request stand in one again."""
-    request: ModelRequest | None = None
-    parts: list[ModelRequestPart] = []
-    for item in items:
-        if isinstance(item, tuple) and item[0] is request:
-            parts.append(item[1])
-            continue
-        if request is not None:
-            yield replace(request, parts=parts)
-        request, parts = (item[0], [item[1]]) if isinstance(item, tuple) else (None, [])
-        if not isinstance(item, tuple):
-            yield item
-    if request is not None:
-        yield replace(request, parts=parts)
+    for _, row in groupby(items, lambda item: id(item[0] if isinstance(item, tuple) else item)):
+        first, *more = row
+        if isinstance(first, ModelResponse):
+            yield first
+        else:
+            yield replace(first[0], parts=[each[1] for each in (first, *more) if isinstance(each, tuple)])
 
 
 def _call(part: ToolCallPart) -> Json:
-    function = {"name": part.tool_name, "arguments": part.args_as_json_str()}
-    return {"id": part.tool_call_id, "type": "function", "function": function}
+    return ToolCall(id=part.tool_call_id, name=part.tool_name, arguments=part.args_as_json_str()).to_openai()
 
 
 def _content(each: Any) -> Json:
@@ -142,12 +137,3 @@ def _shown(part: Any) -> str:
     """What a part says that chat completions have no form for."""
     say = getattr(part, "model_response", None)
     return str(say()) if callable(say) else repr(part)
-
-
-def _schema(tool: ToolDefinition) -> Json:
-    known = {
-        "name": tool.name,
-        "description": tool.description or "",
-        "parameters": tool.parameters_json_schema,
-    }
-    return {"type": "function", "function": known}

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any, TypeAlias
 
+from agentloop._plumbing.aio import in_own_loop
 from agentloop.errors import UsageError
-from agentloop.integrations.door import Door, now
-from agentloop.messages import Json
+from agentloop.integrations.door import Door, schema_of
+from agentloop.messages import Json, ToolCall
 from agentloop.models import ChatModel
 from agentloop.strategies import Strategy
 from agentloop.triggers import TokenCount, Trigger
@@ -69,7 +70,7 @@ class CompactConversation(ConversationManager):
         Raises:
             ContextWindowOverflowException: they cannot become fewer.
         """
-        if not now(self._smaller.fit(agent)):
+        if not in_own_loop(self._smaller.fit(agent)):
             raise e or ContextWindowOverflowException("the messages cannot become fewer")
 
 
@@ -79,7 +80,10 @@ class _Messages(Door[_Item]):
     async def fit(self, agent: Any) -> bool:
         """Whether the agent's messages had to become others."""
         items = list(_items(agent.messages))
-        tools = [_schema(spec) for spec in agent.tool_registry.get_all_tool_specs()]
+        tools = [
+            schema_of(spec["name"], spec["description"], spec["inputSchema"]["json"])
+            for spec in agent.tool_registry.get_all_tool_specs()
+        ]
         kept = await self._fold(items, system=agent.system_prompt, tools=tools)
         if kept is not items:
             agent.messages[:] = _messages(kept)
@@ -146,14 +150,5 @@ def _part(block: Json) -> Json:
 
 
 def _call(use: Json) -> Json:
-    function = {"name": use["name"], "arguments": json.dumps(use["input"], ensure_ascii=False)}
-    return {"id": use["toolUseId"], "type": "function", "function": function}
-
-
-def _schema(spec: Json) -> Json:
-    function = {
-        "name": spec["name"],
-        "description": spec["description"],
-        "parameters": spec["inputSchema"]["json"],
-    }
-    return {"type": "function", "function": function}
+    arguments = json.dumps(use["input"], ensure_ascii=False)
+    return ToolCall(id=use["toolUseId"], name=use["name"], arguments=arguments).to_openai()

@@ -21,12 +21,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.private_files import (
     make_ignored_folder,
     new_private_file,
+    new_whole_file,
     refuse_link,
     refused,
     sync_folder,
@@ -38,17 +39,6 @@ from agentloop.messages import Message
 _NAME = pattern(r"transcript_(-?\d+)(?:-(\d+))?\.jsonl")
 _READABLE = json.JSONEncoder(ensure_ascii=False, separators=(", ", ": "))
 _ASCII = json.JSONEncoder(separators=(", ", ": "))
-_DECODER = json.JSONDecoder()
-_RECORD = pattern(r"[^ \t]")
-_BEGINNING = pattern(r'\{[ \t\r]*+"role"')
-"""Where a record begins, behind what is none; inside of a text, the quotes would be escaped."""
-
-_GOES_ON = ("[", ",", ":")
-"""What stands before it where it is a part of a record, which may be torn."""
-
-_NOT_UTF_8 = pattern("[\udc80-\udcff]")
-"""How a byte is decoded that is not in UTF-8."""
-
 _NOT_READABLE = pattern("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 """What UTF-8 cannot say, and what some readers take for the end of a line."""
 
@@ -61,7 +51,7 @@ _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """What a transcript gave: its messages, how many records were unreadable, and that in words."""
+    """What a transcript gave: its messages, how many lines were unreadable, and that in words."""
 
     messages: tuple[Message, ...]
     damaged: int = 0
@@ -121,7 +111,7 @@ def listed(folder: Path) -> tuple[Path, ...]:
 
 
 def load(path: Path) -> Loaded:
-    """The messages of a transcript; records that cannot be read are passed over and counted.
+    """The messages of a transcript; lines that cannot be read are passed over and counted.
 
     Raises:
         StoreError: the file itself cannot be read.
@@ -130,10 +120,10 @@ def load(path: Path) -> Loaded:
         data = path.read_bytes()
     except OSError as error:
         raise refused(path, error) from error
-    found = [record for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n") for record in _records(line)]
+    found = [_record(line) for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n") if line.strip()]
     messages = tuple(record for record in found if record is not None)
     damaged = len(found) - len(messages)
-    some = "1 damaged record was" if damaged == 1 else f"{damaged} damaged records were"
+    some = "1 damaged line was" if damaged == 1 else f"{damaged} damaged lines were"
     return Loaded(
         messages=messages,
         damaged=damaged,
@@ -194,10 +184,8 @@ def _sweep(folder: Path, *, before: float) -> None:
 def _write(folder: Path, messages: Iterable[Message], epoch: int) -> Path:
     beside = folder / f".transcript_{epoch}.{uuid.uuid4().hex}.tmp"
     try:
-        with os.fdopen(new_private_file(beside), "wb") as file:
+        with new_whole_file(beside) as file:
             file.writelines(f"{_line(message)}\n".encode() for message in messages)
-            file.flush()
-            os.fsync(file.fileno())
         path = _placed(beside, folder, epoch)
     finally:
         with suppress(OSError):
@@ -239,48 +227,9 @@ def _move(beside: Path, path: Path) -> None:
         raise
 
 
-def _records(line: bytes) -> Iterator[Message | None]:
-    """The messages of one line, None for what is none between two; NULs around them are what a crash left."""
-    bare = line.strip(b" \t\r\0")
-    if len(bare) < len(line.strip(b" \t\r")):
-        yield None
-    was_whole = True
-    for piece in _pieces(bare.decode("utf-8", "surrogateescape")):
-        for record in _records_of(piece):
-            if was_whole or record is not None:
-                yield record
-            was_whole = record is not None
-
-
-def _pieces(text: str) -> Iterator[str]:
-    """The line, parted where records may begin, so that a torn one costs no other; no whole one is parted.
-
-    What is inside of a record is never a piece: it must not pass for a message where the rest is lost.
-    """
-    parted = seen = 0
-    for found in _BEGINNING.finditer(text):
-        before = text[seen : found.start()].rstrip(" \t\r")
-        seen = found.end()
-        if not before.endswith(_GOES_ON):
-            yield text[parted : found.start()]
-            parted = found.start()
-    yield text[parted:]
-
-
-def _records_of(piece: str) -> Iterator[Message | None]:
-    """The messages that follow each other in it, None for what is none; behind a torn one are no more."""
-    end = 0
-    while start := _RECORD.search(piece, end):
-        try:
-            value, end = _DECODER.raw_decode(piece, start.start())
-        except (ValueError, RecursionError):
-            yield None
-            return
-        yield None if _NOT_UTF_8.search(piece, start.start(), end) else _message(value)
-
-
-def _message(value: Any) -> Message | None:
+def _record(line: bytes) -> Message | None:
+    """The message of one line; None for what is none."""
     try:
-        return Message.from_openai(value)
+        return Message.from_openai(json.loads(line))
     except (ValueError, RecursionError):
         return None

@@ -5,12 +5,9 @@ import contextlib
 import functools
 import inspect
 import itertools
-import os
 import re
-import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -24,7 +21,7 @@ from agentloop._plumbing.aio import (
     within,
 )
 from agentloop._plumbing.callables import is_async
-from agentloop._plumbing.private_files import make_ignored_folder, new_private_file, refuse_link, sync_folder
+from agentloop._plumbing.private_files import make_ignored_folder, new_whole_file, refuse_link, sync_folder
 from agentloop._plumbing.strict_json import strict_value
 from agentloop._plumbing.to_text import as_text, error_text, rest_failed
 from agentloop.approvals import Pending
@@ -295,29 +292,14 @@ def spill(folder: Path, name: str, text: str) -> Path:
     make_ignored_folder(folder)
     refuse_link(folder)
     stem = "result_" + (re.sub(r"[^A-Za-z0-9_-]", "_", name)[:200] or "unnamed")
-    descriptor, path = _new_file(folder, stem)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(text.encode("utf-8", "backslashreplace"))
-            file.flush()
-            os.fsync(file.fileno())
-        sync_folder(folder)
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
-    return path
-
-
-def _new_file(folder: Path, stem: str) -> tuple[int, Path]:
-    for suffix in _suffixes():
-        path = folder / f"{stem}{suffix}.txt"
+    path, number = folder / f"{stem}.txt", 1
+    while True:
         try:
-            return new_private_file(path), path
+            with new_whole_file(path) as file:
+                file.write(text.encode("utf-8", "backslashreplace"))
         except FileExistsError:
-            continue
-    raise FileExistsError(f"no free name for {stem}.txt in {folder}")  # pragma: no cover — 64 random bits
-
-
-def _suffixes() -> Iterator[str]:
-    numbered = (f"-{number}" for number in range(2, 100))
-    return chain(("",), numbered, (f"-{secrets.token_hex(8)}" for _ in range(3)))
+            number += 1
+            path = folder / f"{stem}-{number}.txt"
+        else:
+            sync_folder(folder)
+            return path

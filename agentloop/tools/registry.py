@@ -47,17 +47,6 @@ _MARK = "__agentloop_tool__"
 _DENIED = "a rule denies it"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Options:
-    name: str | None = None
-    idempotent: bool = False
-    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
-    keep: bool = False
-    thread: Thread | None = None
-    needs_approval: Needs = False
-    kind: Kind | None = None
-
-
 class Signature(Protocol):
     """How a function is described and called; `parameters` is a JSON schema."""
 
@@ -161,20 +150,13 @@ class Tool:
             if hasattr(function, "as_tool"):
                 way = "give what its as_tool(name, description) makes of it"
             raise ToolDefinitionError(f"{shown(function)} cannot become a tool: {way}")
-        options = _options(function) or _Options()
         signature = _signature_of(function)
         return cls(
-            name=options.name if options.name is not None else name_of(function),
             description=signature.description,
             parameters=signature.parameters,
             function=function,
-            idempotent=options.idempotent,
-            timeout_seconds=options.timeout_seconds,
-            keep=options.keep,
-            thread=options.thread,
-            needs_approval=options.needs_approval,
-            kind=options.kind,
             signature=signature,
+            **{"name": name_of(function), **(_marked(function) or {})},
         )
 
     async def asks(self, context: RunContext[Any], arguments: Json) -> bool | Reject:
@@ -231,22 +213,22 @@ def tool(
     Raises:
         ToolDefinitionError: it takes no marks, as built-in functions and bound methods.
     """
-    options = _Options(
-        name=name,
-        idempotent=idempotent,
-        timeout_seconds=timeout_seconds,
-        keep=keep,
-        thread=thread,
-        needs_approval=needs_approval,
-        kind=kind,
-    )
-    mark = functools.partial(_mark, options=options)
+    fields = {
+        **({} if name is None else {"name": name}),
+        "idempotent": idempotent,
+        "timeout_seconds": timeout_seconds,
+        "keep": keep,
+        "thread": thread,
+        "needs_approval": needs_approval,
+        "kind": kind,
+    }
+    mark = functools.partial(_mark, fields=fields)
     return mark(function) if function is not None else mark
 
 
 def is_tool(value: object) -> bool:
     """Whether the value is a `Tool` or was marked by `@tool`."""
-    return isinstance(value, Tool) or _options(value) is not None
+    return isinstance(value, Tool) or _marked(value) is not None
 
 
 class ToolRegistry(Mapping[str, Tool]):
@@ -371,10 +353,10 @@ def _is_time(seconds: object) -> bool:
     return isinstance(seconds, int | float) and not isinstance(seconds, bool) and seconds > 0
 
 
-def _mark(function: F, options: _Options) -> F:
+def _mark(function: F, fields: Mapping[str, Any]) -> F:
     target = function.__func__ if isinstance(function, staticmethod | classmethod) else function
     try:
-        setattr(target, _MARK, options)
+        setattr(target, _MARK, fields)
     except (AttributeError, TypeError) as error:
         raise ToolDefinitionError(
             f"{function!r} takes no mark: decorate the def it comes from, or wrap it in one"
@@ -382,14 +364,12 @@ def _mark(function: F, options: _Options) -> F:
     return function
 
 
-def _options(value: object) -> _Options | None:
-    while isinstance(value, functools.partial):
-        own = vars(value).get(_MARK)
-        if isinstance(own, _Options):
-            return own
+def _marked(value: object) -> Mapping[str, Any] | None:
+    """The fields of the tool that the function was marked with; None where it was not."""
+    while isinstance(value, functools.partial) and _MARK not in vars(value):
         value = value.func
-    options = getattr(value, _MARK, None)
-    return options if isinstance(options, _Options) else None
+    fields = getattr(value, _MARK, None)
+    return fields if isinstance(fields, Mapping) else None
 
 
 def _is_deeper(value: object, most: int) -> bool:

@@ -342,30 +342,13 @@ def _alternatives(pattern: str) -> Iterator[str]:
 
 
 def _matches(path: list[str], names: list[re.Pattern[str] | None]) -> bool:
-    places = _skip_stars({0}, names)
-    for part in path:
-        places = _skip_stars(set(_step(part, places, names)), names)
-    return len(names) in places
-
-
-def _step(part: str, places: set[int], names: list[re.Pattern[str] | None]) -> Iterator[int]:
-    for place in places:
-        if place == len(names):
-            continue
-        name = names[place]
+    reached = {0}  # how many parts of the path the names so far may stand for
+    for name in names:
         if name is None:
-            yield place
-        elif name.match(part):
-            yield place + 1
-
-
-def _skip_stars(places: set[int], names: list[re.Pattern[str] | None]) -> set[int]:
-    """Also the places behind each `**`, which may stand for no folder at all."""
-    reached = set(places)
-    for place in range(len(names)):
-        if place in reached and names[place] is None:
-            reached.add(place + 1)
-    return reached
+            reached = set(range(min(reached, default=len(path) + 1), len(path) + 1))
+        else:
+            reached = {place + 1 for place in reached if place < len(path) and name.match(path[place])}
+    return len(path) in reached
 
 
 def find_lines(

@@ -20,7 +20,6 @@ HEAVY = (
     "openai",
     "pydantic",
     "tiktoken",
-    "tenacity",
     "httpx2",
     "structlog",
     "rich",
