@@ -12,9 +12,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import count
 from math import ceil
 from typing import TypeAlias
+
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential
 
 from agentloop._plumbing.checks import above_zero, at_least, called, shown, whole
 from agentloop.errors import ModelError, ModelUnavailableError, UsageError
@@ -24,7 +25,6 @@ Attempt: TypeAlias = Callable[[], AsyncGenerator[ModelPart, None]]
 
 _UNITS = ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "min"), (60, "min", 1, "s"))
 _LONGEST_TOLD_SECONDS = 366 * 86_400
-_MOST_DOUBLINGS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,36 +83,56 @@ class RetryPolicy:
             ModelError: what `given_up` makes of the failure of the last attempt; ModelUnavailableError as a
                 rule.
         """
-        started = self.clock()
-        for number in count(1):
-            try:
-                async with aclosing(attempt()) as parts:
-                    async for part in parts:
-                        yield part
-                return
-            except ModelUnavailableError as error:
-                wait = self._wait(number, error)
-                if self._is_last(number, error) or self._is_late(started, wait):
-                    if (failure := given_up(error)) is not error:
-                        raise failure from error
-                    if not (seconds := error.retry_after_seconds):
+        waits: list[float] = []
+        failures: list[str] = []
+        try:
+            async for this_try in self._tenacity(waits):
+                if failures:
+                    yield Retry(attempt=len(failures), wait_seconds=waits[-1], error=failures[-1])
+                    await self.sleep(waits[-1])
+                try:
+                    async with aclosing(attempt()) as parts:
+                        async for part in parts:
+                            yield part
+                    return
+                except ModelUnavailableError as error:
+                    failures.append(str(error))
+                    with this_try:
                         raise
-                    text = f"{error}; {come_back(seconds, self.now())}"
-                    raise ModelUnavailableError(text, retry_after_seconds=seconds) from error
-                again = Retry(attempt=number, wait_seconds=wait, error=str(error))
-            yield again
-            await self.sleep(wait)
+        except ModelUnavailableError as error:
+            if (failure := given_up(error)) is not error:
+                raise failure from error
+            if not error.retry_after_seconds:
+                raise
+            text = f"{error}; {come_back(error.retry_after_seconds, self.now())}"
+            raise ModelUnavailableError(text, retry_after_seconds=error.retry_after_seconds) from error
 
-    def _wait(self, number: int, error: ModelUnavailableError) -> float:
-        doubled = self.first_wait_seconds * 2.0 ** min(number - 1, _MOST_DOUBLINGS)
-        wait = error.retry_after_seconds or min(doubled, self.longest_wait_seconds)
-        return wait + self.jitter_seconds * self.chance()
+    def _tenacity(self, waits: list[float]) -> AsyncRetrying:
+        """Tenacity's loop; its waits are written down, since a `Retry` has to be yielded before each."""
+        started = self.clock()
 
-    def _is_last(self, number: int, error: ModelUnavailableError) -> bool:
-        return number >= self.attempts or (error.retry_after_seconds or 0) > self.longest_wait_seconds
+        async def note(seconds: float) -> None:
+            waits.append(seconds)
 
-    def _is_late(self, started: float, wait: float) -> bool:
-        return self.clock() - started + wait >= self.longest_total_seconds
+        def stop(state: RetryCallState) -> bool:
+            return self._is_last(state) or (
+                self.clock() - started + state.upcoming_sleep >= self.longest_total_seconds
+            )
+
+        return AsyncRetrying(
+            sleep=note,
+            stop=stop,
+            wait=self._wait,
+            retry=retry_if_exception_type(ModelUnavailableError),
+            reraise=True,
+        )
+
+    def _is_last(self, state: RetryCallState) -> bool:
+        return state.attempt_number >= self.attempts or (_advice(state) or 0.0) > self.longest_wait_seconds
+
+    def _wait(self, state: RetryCallState) -> float:
+        doubling = wait_exponential(multiplier=self.first_wait_seconds, max=self.longest_wait_seconds)
+        return (_advice(state) or doubling(state)) + self.jitter_seconds * self.chance()
 
 
 def come_back(seconds: float, now: float) -> str:
@@ -135,3 +155,8 @@ def _lasting(seconds: float) -> str:
             parts = ceil(seconds / part)
             return f"{parts * part // unit} {name} {parts * part % unit // part} {part_name}"
     return f"{ceil(seconds)} s"
+
+
+def _advice(state: RetryCallState) -> float | None:
+    error = state.outcome.exception() if state.outcome else None
+    return error.retry_after_seconds if isinstance(error, ModelUnavailableError) else None

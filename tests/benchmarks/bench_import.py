@@ -20,6 +20,7 @@ HEAVY = (
     "openai",
     "pydantic",
     "tiktoken",
+    "tenacity",
     "httpx2",
     "structlog",
     "rich",
