@@ -18,7 +18,7 @@ from agentloop.callbacks import CallbackList, Callbacks, Work, WorkOutcome
 from agentloop.events import ModelCalled
 from agentloop.messages import ToolCall
 from agentloop.model_call import OnPart, call_model
-from agentloop.models import Answer, ChatModel, ModelRequest, Retry, TextPart
+from agentloop.models import Answer, ChatModel, ModelRequest, PassingPart, Retry
 from agentloop.stream import (
     AnyStreamEvent,
     CallbackFailed,
@@ -184,8 +184,8 @@ class Emitter:
             outcome.value = answer
         return answer, called
 
-    async def emit_retry(self, part: TextPart | Retry) -> None:
-        """Show that a request is tried again; text is passed over."""
+    async def emit_retry(self, part: PassingPart) -> None:
+        """Show that a request is tried again; other parts are passed over."""
         if isinstance(part, Retry):
             await self.emit(Retrying(attempt=part.attempt, wait_seconds=part.wait_seconds, error=part.error))
 

@@ -11,9 +11,9 @@ from agentloop._plumbing.checks import is_kept_number, is_kept_whole
 from agentloop.errors import BadAnswerError
 from agentloop.events import ModelCalled
 from agentloop.messages import MOST_REPORTED_TOKENS, Usage
-from agentloop.models import Answer, ChatModel, ModelRequest, Retry, TextPart
+from agentloop.models import Answer, ChatModel, ModelRequest, PassingPart
 
-OnPart = Callable[[TextPart | Retry], Awaitable[None]]
+OnPart = Callable[[PassingPart], Awaitable[None]]
 
 
 async def call_model(

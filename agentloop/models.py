@@ -1,8 +1,8 @@
 """What a model is: anything that answers a request with parts, the whole answer last.
 
-A model may yield any number of `TextPart` and `Retry`, then yields exactly one `Answer`. It raises the
-`ModelError`s of `errors` and nothing else. Streaming is the only way in: a model that does not stream
-yields its `Answer` alone.
+A model may yield any number of `TextPart`, `OutputPart` and `Retry`, then yields exactly one `Answer`. It
+raises the `ModelError`s of `errors` and nothing else. Streaming is the only way in: a model that does not
+stream yields its `Answer` alone.
 
 Behind that stands what is known of models without asking anybody, their windows and prices: the one door to
 genai-prices. The figures are those bundled with the installed package, never fetched. Loading them takes
@@ -27,6 +27,7 @@ __all__ = [
     "ChatModel",
     "ModelPart",
     "ModelRequest",
+    "OutputPart",
     "Price",
     "Priced",
     "Purpose",
@@ -47,6 +48,9 @@ class ModelRequest:
     `max_output_tokens` is the most the answer may have; None leaves it to the model. `answer_schema` is the
     JSON schema of an object that the answer is to fit, None for text. Where the purpose is not
     the agent's, tools stand there for the provider's prompt cache, and none is to be called.
+
+    `needs_tools` is false where the request can do without its tools. `answer_words` ask for JSON of the
+    answer's schema, for servers that take neither the tools nor the format that would; None for any text.
     """
 
     messages: tuple[Json, ...]
@@ -54,6 +58,8 @@ class ModelRequest:
     purpose: Purpose = "agent"
     max_output_tokens: int | None = None
     answer_schema: Json | None = None
+    needs_tools: bool = True
+    answer_words: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +70,16 @@ class TextPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OutputPart:
+    """A piece of the arguments of a call, as they come; it gives an answer of a type by this `tool`."""
+
+    tool: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """A try failed and another follows after `wait_seconds`; text parts so far are void."""
+    """A try failed and another follows after `wait_seconds`; other parts so far are void."""
 
     attempt: int
     wait_seconds: float
@@ -89,7 +103,10 @@ class Answer:
 CUT_SHORT = frozenset({"length", "content_filter"})
 """Finish reasons of answers that ended too early: calls in them may lack what was still to come."""
 
-ModelPart: TypeAlias = TextPart | Retry | Answer
+PassingPart: TypeAlias = TextPart | OutputPart | Retry
+"""What comes before an answer, and is shown."""
+
+ModelPart: TypeAlias = PassingPart | Answer
 
 
 class ChatModel(Protocol):

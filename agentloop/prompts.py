@@ -230,6 +230,10 @@ ANSWER_REFUSED = _NOT_TAKEN + "{fault}" + _GIVE + "it again."
 ANSWER_IN_TEXT_REFUSED = _NOT_TAKEN + "{fault}" + _GIVE + "JSON alone, which fits this schema:\n{schema}"
 ANSWER_GIVEN_TWICE = "[Not looked at: another answer beside it was taken.]"
 ANSWER_CUT_OFF = "it was cut off by the output limit: be shorter"
+ANSWER_IN_WORDS = (
+    "Once everything is done, give the final answer as one JSON object alone, with no other text. "
+    "It fits this schema:\n{schema}"
+)
 
 
 def fault_of_answer(result: str) -> str | None:

@@ -123,7 +123,8 @@ class TextDelta(StreamEvent):
 class OutputDelta(StreamEvent):
     """What an answer of a type gives so far, as JSON gives it: it fits the type, and grows.
 
-    Comes of answers that are text, as with `Native`; none with a redaction, which looks at whole texts.
+    Of a list, the last item is left out as long as it does not fit. None comes with a redaction, which looks
+    at whole texts.
     """
 
     output: Any

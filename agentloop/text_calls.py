@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from agentloop._plumbing.patterns import pattern
+from agentloop._plumbing.strict_json import json_at
 from agentloop.messages import Json, Message, ToolCall, said_anew
 from agentloop.prompts import CALL_IN_TEXT_MIDST, CALL_IN_TEXT_TORN, CALL_IN_TEXT_UNKNOWN
 
@@ -276,7 +277,6 @@ _BETWEEN = pattern(r"[\s;,]*(?=\{)")
 _CLOSES = pattern(rf"(?:\s*{_any((*_AROUND.values(), *_BEFORE_NAME.values(), *_ENDS_ANSWER))})+")
 _FENCE_END = pattern(r"\s*```")
 _SAID_NAME = pattern(rf'"name"\s*:\s*"({_NAME})"')
-_JSON = json.JSONDecoder(strict=False)
 
 
 def _block(text: str, at: int, tools: _Tools) -> tuple[list[WrittenCall], int]:
@@ -310,12 +310,12 @@ def _calls_in(
 def _json_calls(text: str, start: int, at: int, tools: _Tools) -> tuple[list[WrittenCall], int]:
     calls: list[WrittenCall] = []
     while True:
-        try:
-            value, end = _JSON.raw_decode(text, at)
-        except (ValueError, RecursionError):
+        found = json_at(text, at)
+        if found is None:
             end = _torn_end(text, at)
             named = _SAID_NAME.search(text, at, end)
             return [*calls, _written(text[start:end], named[1] if named else "", None, tools)], end
+        value, end = found
         if isinstance(value, list) and value:
             calls += [_written(json.dumps(each), *_said_in(each), tools) for each in value]
         else:
@@ -343,10 +343,7 @@ def _arguments(text: str, named: re.Match[str], tools: _Tools) -> tuple[object, 
     """The arguments behind a name, and where they end; None where they are not whole."""
     at = named.end()
     if text.startswith("{", at):
-        try:
-            value, end = _JSON.raw_decode(text, at)
-        except (ValueError, RecursionError):
-            return None, at
+        value, end = json_at(text, at) or (None, at)
         return value, _past(_FENCE_END, text, end) if named["fence"] else end
     found: dict[str, object] = {}
     schemas = (tools.get(named["name"]) or {}).get("properties") or {}

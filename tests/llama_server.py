@@ -62,6 +62,9 @@ FORCED = {"tool_choice": "required", "logit_bias": [[_CALL_TOKEN, 100], [_END_TO
 BRIEF = {"grammar": "root ::= [A-Za-z ,.]{60,120}"}
 """Fields of a request that make it come to an end, in one paragraph."""
 
+NO_TOOLS = "--no-tools"
+"""Starts it as llama.cpp is without its templates, which refuses tools."""
+
 _LONGEST_START_SECONDS = 30.0
 _POLL_SECONDS = 0.1
 
@@ -77,13 +80,13 @@ def model_file() -> Path:
 
 
 @contextmanager
-def llama_server() -> Iterator[str]:
-    """A server with a window of 2048 tokens; yields its base URL for clients.
+def llama_server(*, tools: bool = True) -> Iterator[str]:
+    """A server with a window of 2048 tokens, with `tools` or without; yields its base URL for clients.
 
     Raises:
         RuntimeError: it is not ready within 30 seconds.
     """
-    command = [sys.executable, "-m", "tests.llama_server"]
+    command = [sys.executable, "-m", "tests.llama_server", *([] if tools else [NO_TOOLS])]
     root = Path(__file__).parent.parent
     with subprocess.Popen(
         command,
@@ -116,8 +119,8 @@ def main() -> None:
     params.warmup = False
     # Several threads wait for each other in a loop: a hundred times slower where the machine is busy.
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
-    params.use_jinja = True
-    params.chat_template = TEMPLATE
+    params.use_jinja = NO_TOOLS not in sys.argv
+    params.chat_template = TEMPLATE if params.use_jinja else "chatml"
     server = xllamacpp.Server(params)
     print(server.listening_address, flush=True)
     sys.stdin.read()

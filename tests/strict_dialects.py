@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from tests.strict_bodies import Body
-from tests.strict_replies import Fault, invalid
+from tests.strict_replies import Fault, fault, invalid
 from tests.strict_rules import output_limit
 
 Path: TypeAlias = tuple[str | int, ...]
@@ -18,8 +18,12 @@ Wording: TypeAlias = Callable[[Sequence[Path]], Fault]
 DIALECTS = frozenset(
     {"no-system", "no-streams", "only-streams", "no-message-fields", "plain-schemas"}
     | {"ids-of-40", "ids-of-words", "ids-of-9"}
+    | {"no-tools", "no-formats"}
 )
 """Modes of the provider that are found out by a refusal."""
+
+OF_BOTH_APIS = frozenset({"no-tools", "no-formats"})
+"""Those that the Responses API may have, too."""
 
 _MESSAGE_FIELDS = frozenset({"role", "content", "tool_calls", "tool_call_id"})
 _CALL_FIELDS = frozenset({"id", "type", "function"})
@@ -29,9 +33,20 @@ _SCHEMA_WORDS = frozenset(
 
 
 def refused(
-    body: Body, *, modes: Collection[str], refuses: Collection[str], wording: str, most_output: int | None
+    body: Body,
+    *,
+    modes: Collection[str],
+    refuses: Collection[str],
+    wording: str,
+    most_output: int | None,
+    no_tools: str,
+    no_formats: str,
 ) -> Fault | None:
     """The refusal of what this server does not know, None where it knows all of it."""
+    if "no-tools" in modes and (body.get("tools") or _has_calls(body)):
+        return NO_TOOLS[no_tools]
+    if "no-formats" in modes and (body.get("response_format") or body.get("text", {}).get("format")):
+        return NO_FORMATS[no_formats]
     if paths := [*_fields(body, modes, refuses)]:
         return WORDINGS[wording](paths)
     if "no-system" in modes and body["messages"][0]["role"] in ("system", "developer"):
@@ -52,6 +67,11 @@ def refused(
             code="invalid_value",
         )
     return None
+
+
+def _has_calls(body: Body) -> bool:
+    messages = any(each["role"] == "tool" or each.get("tool_calls") for each in body.get("messages", ()))
+    return messages or any("call" in each["type"] for each in body.get("input", ()))
 
 
 def _ids(body: Body, modes: Collection[str]) -> Iterator[Fault]:
@@ -223,3 +243,82 @@ WORDINGS: dict[str, Wording] = {
     "go": _go,
     "anthropic": _anthropic,
 }
+
+NO_TOOLS: dict[str, Fault] = {
+    "ollama": fault(400, "registry.ollama.ai/library/gemma3:4b does not support tools", type="api_error"),
+    "openai": invalid(
+        400,
+        "tools is not supported in this model. For a list of supported models, refer to the guide on "
+        "function calling, models supporting function calling.",
+        param="tools",
+    ),
+    "openai's newer": invalid(
+        400, "Unsupported parameter: 'tools' is not supported with this model.", param="tools"
+    ),
+    "azure": Fault(
+        status=400,
+        body={"error": {"code": 400, "message": "Functions are not supported for this model version."}},
+    ),
+    "llama.cpp": Fault(
+        status=500,
+        body={"error": {"code": 500, "message": "tools param requires --jinja flag", "type": "server_error"}},
+    ),
+    "llama.cpp's older": Fault(
+        status=500,
+        body={"error": {"code": 500, "message": "Unsupported param: tools", "type": "server_error"}},
+    ),
+    "vllm": Fault(
+        status=400,
+        body={
+            "object": "error",
+            "message": '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser '
+            "to be set",
+            "type": "BadRequestError",
+            "param": None,
+            "code": 400,
+        },
+    ),
+    "openrouter": Fault(
+        status=404,
+        body={"error": {"message": "No endpoints found that support tool use. Read more.", "code": 404}},
+    ),
+    "groq": invalid(400, "`tool calling` is not supported with this model"),
+    "google": Fault(
+        status=400,
+        body=[{"error": {"code": 400, "message": "Function calling is not enabled for models/gemma-3"}}],
+    ),
+    "vertex": invalid(400, "Tool use with function calling is unsupported"),
+    "bedrock": invalid(400, "This model doesn't support tool use."),
+    "dashscope": invalid(400, "<400> InternalError.Algo.InvalidParameter: The tool call is not supported."),
+    "a gateway": invalid(400, "Function call is not supported for this model."),
+    "deepseek": invalid(400, "deepseek-reasoner does not support Function Calling"),
+    "words": invalid(400, "Unrecognized request argument supplied: tools"),
+    "pydantic": _pydantic([("tools",)]),
+    "google's fields": _google([("tools",)]),
+    "go": _go([("tools",)]),
+    "chinese": invalid(400, "该模型不支持工具调用"),
+}
+"""How servers without tools say so."""
+
+NO_FORMATS: dict[str, Fault] = {
+    "openai": invalid(
+        400,
+        "Invalid parameter: 'response_format' of type 'json_schema' is not supported with this model.",
+        param="response_format",
+    ),
+    "deepseek": invalid(400, "This response_format type is unavailable now"),
+    "groq": invalid(400, "This model does not support response format `json_schema`."),
+    "a schema": invalid(
+        400,
+        "Invalid schema for response_format 'answer': In context=(), '$ref' is not permitted.",
+        param="response_format",
+    ),
+    "vllm": invalid(400, "The provided JSON schema contains features not supported by xgrammar."),
+    "responses": invalid(
+        400, "Unsupported parameter: 'text.format' is not supported with this model.", param="text.format"
+    ),
+    "pydantic": _pydantic([("response_format",)]),
+    "google": invalid(400, "Function calling with a response mime type: 'application/json' is unsupported"),
+    "groq's mode": invalid(400, "json mode cannot be combined with tool/function calling"),
+}
+"""How servers without formats of answers say so."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from tests.strict_bodies import Body, read_strictly
-from tests.strict_dialects import DIALECTS, refused
+from tests.strict_dialects import DIALECTS, OF_BOTH_APIS, refused
 from tests.strict_http import Listener
 from tests.strict_overflows import OVERFLOWS
 from tests.strict_replies import (
@@ -56,6 +56,8 @@ class StrictProvider:
         model: The only model served; None serves any.
         refuses: Fields that this server does not know.
         wording: How it says that it does not know a field, a name in `WORDINGS`.
+        no_tools: How it says that it has no tools, a name in `NO_TOOLS`.
+        no_formats: How it says that it has no formats of answers, a name in `NO_FORMATS`.
         most_output: The longest answer in tokens that may be asked for.
         default_output: What V10 counts for the answer where a request names no limit.
         whole: Whether a stream's events are sent in one piece.
@@ -76,6 +78,8 @@ class StrictProvider:
         model: str | None = None,
         refuses: Iterable[str] = (),
         wording: str = "openai",
+        no_tools: str = "ollama",
+        no_formats: str = "openai",
         most_output: int | None = None,
         default_output: int = 0,
         whole: bool = False,
@@ -91,6 +95,7 @@ class StrictProvider:
         self.modes = frozenset(modes) - DIALECTS
         self.dialects = frozenset(modes) & DIALECTS
         self.wording = wording
+        self.no_tools, self.no_formats = no_tools, no_formats
         self.most_output = most_output
         self.default_output = default_output
         self.overflow = (OVERFLOWS | RESPONSES_OVERFLOWS)[overflow]
@@ -244,11 +249,13 @@ class StrictProvider:
         """The refusal of a field or a model that this server does not know."""
         if self.model is not None and body.get("model") != self.model:
             return invalid(404, f"The model {body.get('model')!r} does not exist")
-        modes = frozenset() if is_for_responses(body) or not body else self.dialects
+        modes = self.dialects & OF_BOTH_APIS if is_for_responses(body) or not body else self.dialects
         return refused(
             body,
             modes=modes,
             refuses=self.refuses,
             wording=self.wording,
             most_output=self.most_output,
+            no_tools=self.no_tools,
+            no_formats=self.no_formats,
         )

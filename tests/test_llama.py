@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from itertools import count, groupby
 from pathlib import Path
 from typing import Any, Literal
@@ -9,11 +10,11 @@ from typing import Any, Literal
 import pytest
 
 from agentloop.compaction import Compaction
-from agentloop.errors import ContextTooLongError
+from agentloop.errors import ContextTooLongError, ModelRefusedError
 from agentloop.messages import Usage
 from agentloop.models import Answer, ModelPart, ModelRequest, TextPart
 from agentloop.providers.openai import OpenAIChat
-from agentloop.run import Agent, Limits
+from agentloop.run import Agent, Limits, Native
 from agentloop.runner import Runner
 from agentloop.strategies import Digest, KeepRecentFraction, Summary, SummaryPrefix, replaced_by
 from agentloop.stream import CompactionEnded, RunEnded, StreamEvent, TextDelta
@@ -21,6 +22,7 @@ from lessons import l00_chat, l01_loop, l06_context_compaction
 from tests.kit import body_of
 from tests.llama_server import BRIEF, FORCED, WINDOW, llama_server
 from tests.strict_rules import violations
+from tests.test_output import City
 
 pytestmark = pytest.mark.llama
 
@@ -31,6 +33,18 @@ OUTPUT = 16
 def llama_url() -> Iterator[str]:
     with llama_server() as url:
         yield url
+
+
+async def test_without_tools_and_with_its_format_answers_are_of_their_type(llama_url: str) -> None:
+    said = {"grammar": r'root ::= "{\"name\": \"Rome\", \"people\": 3}"'}
+    with llama_server(tools=False) as url:
+        typed = Agent(OpenAIChat("smollm2", base_url=url, extra_body=said), output=City)
+        answers = [(await Runner(typed, transcripts=None).run("Which city?")).output for _ in range(2)]
+        with pytest.raises(ModelRefusedError, match="take a model that calls tools"):
+            await Runner(replace(typed, tools=[l01_loop.count_words]), transcripts=None).run("Which city?")
+    assert answers == [City(name="Rome", people=3)] * 2
+    native = Agent(OpenAIChat("smollm2", base_url=llama_url, max_output_tokens=200), output=Native(City))
+    assert isinstance((await Runner(native, transcripts=None).run("Which city?")).output, City)
 
 
 async def parts_of(model: OpenAIChat, *texts: str) -> list[ModelPart]:

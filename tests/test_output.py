@@ -118,18 +118,24 @@ TYPES = st.recursive(_LEAVES, _larger, max_leaves=4).flatmap(
 )
 
 
-@pytest.fixture(scope="module", params=[OpenAIChat, OpenAIResponses])
-def served(request: pytest.FixtureRequest) -> Iterator[tuple[Any, list[Any]]]:
-    """A model on a strict server, and what that answers next."""
+@pytest.fixture(
+    scope="module",
+    params=[(kind, knows) for kind in (OpenAIChat, OpenAIResponses) for knows in ("all", "words")],
+    ids=lambda each: f"{each[0].__name__}-{each[1]}",
+)
+def served(request: pytest.FixtureRequest) -> Iterator[tuple[Any, list[Any], str]]:
+    """A model on a strict server, what that answers next, and whether it takes tools and formats."""
     replies: list[Any] = []
-    with StrictProvider(lambda body: replies.pop(0)) as server:
-        yield request.param("m", base_url=server.url, window="8k"), replies
+    kind, knows = request.param
+    modes = ["no-tools", "no-formats"] if knows == "words" else []
+    with StrictProvider(lambda body: replies.pop(0), modes=modes) as server:
+        yield kind("m", base_url=server.url, window="8k"), replies, knows
 
 
 @pytest.mark.many(80, 10)
 @given(drawn=TYPES)
-def test_values_of_any_type_come_back_by_the_tool_and_by_the_format(served: Any, drawn: Any) -> None:
-    model, replies = served
+def test_values_of_any_type_come_back_by_the_tool_by_the_format_and_in_words(served: Any, drawn: Any) -> None:
+    model, replies, knows = served
     wanted, value = drawn
     assume(wanted is not str)
     adapter: TypeAdapter[Any] = TypeAdapter(wanted)
@@ -140,7 +146,8 @@ def test_values_of_any_type_come_back_by_the_tool_and_by_the_format(served: Any,
         form = agent.output_type.forms[0]
         given_so = json.dumps({"answer": told} if form.is_wrapped else told)
         by_tool = Reply(calls=(Call(name="final_answer", arguments=given_so),))
-        replies[:] = [given_so if isinstance(output, Native) else by_tool]
+        in_words = f"Here it is:\n```json\n{given_so}\n```"
+        replies[:] = [in_words if knows == "words" else given_so if isinstance(output, Native) else by_tool]
         assert asyncio.run(Runner(agent, transcripts=None).run("go")).output == value
 
 
@@ -221,6 +228,7 @@ async def test_each_type_of_a_union_is_a_tool_of_its_own() -> None:
     [
         (int, "7", 7),
         (Native(int), '{"answer": 7}', 7),
+        (Native(str), 'Write\n```json\n{"a": 1}\n```', 'Write\n```json\n{"a": 1}\n```'),
         (Literal["yes", "no"], "yes", "yes"),
         (list[int], "```json\n[1, 2]\n```", [1, 2]),
         (date, "2026-11-29", date(2026, 11, 29)),
@@ -269,6 +277,50 @@ async def test_values_grow_while_they_come_unless_secrets_are_hidden() -> None:
         assert bool(begun) is (redact is None)
         (ended,) = [event for event in events if isinstance(event, RunEnded)]
         assert json.loads(ended.output)["text"] == "word " * 40
+
+
+CITIES = [{"name": f"City {number}", "people": number} for number in range(9)]
+LISTED = json.dumps({"answer": CITIES})
+
+
+@pytest.mark.parametrize("kind", [OpenAIChat, OpenAIResponses])
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        (list[City], Reply(calls=(Call(name="final_answer", arguments=LISTED),))),
+        (list[City], Reply(text="I think.", calls=(Call(name="final_answer", arguments=LISTED),))),
+        (Native(list[City]), Reply(text=LISTED)),
+        (list[City], Reply(text=f"Here:\n```json\n{json.dumps(CITIES)}\n```")),
+        ({"type": "array", "items": City.model_json_schema()}, Reply(text=f"Here: {LISTED}")),
+        (
+            dict[str, list[City]] | list[City],
+            Reply(calls=(Call(name="final_answer", arguments=LISTED),)),
+        ),
+    ],
+)
+async def test_a_list_grows_by_what_fits(kind: Any, output: Any, said: Reply) -> None:
+    with StrictProvider([said]) as server:
+        agent = Agent(kind("m", base_url=server.url), output=output)
+        events = await watched(Runner(agent, transcripts=None), "go")
+    begun = [event.output for event in events if isinstance(event, OutputDelta)]
+    assert len({len(each) for each in begun}) > 3
+    assert begun == [CITIES[: len(each)] for each in sorted(begun, key=len)]
+    (ended,) = [event for event in events if isinstance(event, RunEnded)]
+    assert json.loads(ended.output) == CITIES
+
+
+async def test_each_try_and_each_type_of_a_union_grows_by_itself() -> None:
+    model = ScriptedModel(
+        [
+            calls(final_answer_City={"name": "Rome", "people": "many"}),
+            calls(final_answer_Nowhere={"why": "It sank."}),
+        ]
+    )
+    agent: Agent[City | Nowhere] = Agent(model, output=City | Nowhere)
+    events = await watched(Runner(agent, transcripts=None), "Atlantis?")
+    begun = [event.output for event in events if isinstance(event, OutputDelta)]
+    assert begun[-1] == {"why": "It sank."}
+    assert all(set(each) == {"why"} for each in begun)
 
 
 async def test_compactions_between_the_tries_forget_no_try(tmp_path: Path) -> None:
@@ -338,13 +390,26 @@ def test_what_json_cannot_give_and_a_name_twice_are_refused() -> None:
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
 
-def test_the_command_line_prints_the_json_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("spec", "given", "printed"),
+    [("schema.json", {"n": 5}, {"n": 5}), ("builtins:int", {"answer": 5}, 5)],
+)
+def test_the_command_line_prints_the_json_alone(
+    spec: str, given: object, printed: object, tmp_path: Path
+) -> None:
     (tmp_path / "schema.json").write_text(json.dumps(SCHEMA))
-    with StrictProvider([Reply(calls=(Call(name="final_answer", arguments='{"n": 5}'),))] * 2) as server:
-        for spec in ("schema.json", "builtins:int"):
-            done = agentloop("-p", "go", "--schema", spec, "--base-url", server.url, "-m", "m", cwd=tmp_path)
-            break
-    assert json.loads(done.out) == {"n": 5}
+    said = Reply(calls=(Call(name="final_answer", arguments=json.dumps(given)),))
+    with StrictProvider([said]) as server:
+        done = agentloop("-p", "go", "--schema", spec, "--base-url", server.url, "-m", "m", cwd=tmp_path)
+    assert json.loads(done.out) == printed
+
+
+async def test_an_answer_that_is_to_be_text_is_any_text() -> None:
+    model = ScriptedModel(["Rome."])
+    agent = Agent(model, output=str)
+    result = await Runner(agent, transcripts=None).run("Which city?")
+    assert result.output == "Rome."
+    assert [each["function"]["name"] for each in model.requests[0].tools] == ["compact"]
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,9 @@ STRICT_JSON = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)
 """Decodes what every parser of JSON takes: NaN, the infinities and numbers beyond them are a ValueError."""
 
 
+_LENIENT_JSON = json.JSONDecoder(strict=False)
+
+
 def strict_value(text: str) -> Any:
     """The value that the text is as strict JSON, cleaned.
 
@@ -106,6 +109,20 @@ def strict_value(text: str) -> Any:
     if _is_deep(text):
         raise ValueError(f"nested over {MOST_NESTED} levels deep")
     return STRICT_JSON.decode(cleaned_json(text))
+
+
+def json_at(text: str, at: int) -> tuple[Any, int] | None:
+    """The JSON value that begins at that place, and where it ends; None where none does, or one too deep.
+
+    Control characters may stand in its strings, as models write them.
+
+    >>> json_at('It is {"a": 1}.', 6), json_at("It is", 0)
+    (({'a': 1}, 14), None)
+    """
+    try:
+        return _LENIENT_JSON.raw_decode(text, at)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _is_deep(text: str) -> bool:

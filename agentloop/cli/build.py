@@ -53,6 +53,9 @@ DEFAULT = (
     "You are a careful assistant that works with tools. Do what the user asks, completely: use the tools "
     "for facts instead of guessing, and when the work is done, answer with the result alone."
 )
+NO_TOOLS = "none"
+"""In place of a module: not even the built-in tools."""
+
 FILE = "AGENTS.md"
 LONGEST_CHARS = 32_000
 """The most that all files together may have; agents that read such files use about as much."""
@@ -81,13 +84,14 @@ def build(settings: Settings) -> AgentSetup:
     model = make_model(settings.model, settings)
     compaction = _compaction(settings)
     allow = [kind for kind in KINDS if settings.rules.offer(kind)]
+    built_in = workspace_tools(settings.workdir, allow=allow, pass_env=settings.pass_env)
     instructions, cut = _instructions(settings, settings.window or model.window)
     agent = Agent(
         model,
         tools=[
-            *workspace_tools(settings.workdir, allow=allow, pass_env=settings.pass_env),
+            *(() if NO_TOOLS in settings.tools else built_in),
             *_tool_sets(settings),
-            *load_tools(settings.tools),
+            *load_tools([name for name in settings.tools if name != NO_TOOLS]),
         ],
         instructions=instructions,
         compaction=compaction,

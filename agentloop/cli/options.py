@@ -184,7 +184,9 @@ SESSION: Sequence[KnownOption] = (
 AGENT: Sequence[KnownOption] = (
     _option("--system", "TEXT", "The system prompt, instead of the default one.", may_be_empty=True),
     _option("--system-file", "PATH", "The same, from a file."),
-    _option("--tools", "MODULE[:NAME]", "Tools of a module. Repeatable.", multiple=True),
+    _option(
+        "--tools", "MODULE[:NAME]", "Tools of a module; none: no built-in ones. Repeatable.", multiple=True
+    ),
     _option("--mcp", "FILE", "Tools of the MCP servers that this file names. Repeatable.", multiple=True),
     _option("--callbacks", "MODULE:NAME", "A callback. Repeatable.", multiple=True),
     _option("--schema", "FILE|MODULE:NAME", "Answer with JSON of this schema or type alone."),

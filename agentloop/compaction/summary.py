@@ -212,7 +212,8 @@ class Summariser:
         """The agent's request for what is in sight, and behind it the question."""
         request = prefix.request(self.context, Message.user(question), recalls=self.budget.recall > 0)
         most = self.budget.reserve
-        return replace(request, purpose="summary", max_output_tokens=most, answer_schema=None)
+        asks_for_text = replace(request, needs_tools=False, answer_schema=None, answer_words=None)
+        return replace(asks_for_text, purpose="summary", max_output_tokens=most)
 
     def _shortened(self) -> tuple[int, ...]:
         """The positions of the results covered of which the agent sees less than their heads and tails."""

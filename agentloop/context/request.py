@@ -148,14 +148,16 @@ def wire_tools(schemas: Sequence[Json], messages: Sequence[Json]) -> tuple[Json,
 class RequestPrefix:
     """What every request of an agent begins with: its instructions, and its tools by their schemas.
 
-    `recall` are those of the tools of recall, which are offered once something was hidden. `answer_schema`
-    is what its answers are to fit.
+    `recall` are those of the tools of recall, which are offered once something was hidden. `needs_tools`,
+    `answer_schema` and `answer_words` are those of a `ModelRequest`.
     """
 
     instructions: str | None = None
     schemas: tuple[Json, ...] = ()
     recall: tuple[Json, ...] = ()
+    needs_tools: bool = True
     answer_schema: Json | None = None
+    answer_words: str | None = None
 
     def request(self, context: Context, *behind: Message, recalls: bool) -> ModelRequest:
         """The agent's request for what is in sight, with these messages behind it.
@@ -165,7 +167,13 @@ class RequestPrefix:
         wired = wire_messages((*context.messages, *behind), instructions=self.instructions)
         schemas = (*self.schemas, *(self.recall if recalls and context.has_hidden else ()))
         tools = wire_tools(schemas, wired)
-        return ModelRequest(messages=wired, tools=tools, answer_schema=self.answer_schema)
+        return ModelRequest(
+            messages=wired,
+            tools=tools,
+            needs_tools=self.needs_tools,
+            answer_schema=self.answer_schema,
+            answer_words=self.answer_words,
+        )
 
 
 def arranged(messages: Sequence[Message]) -> Iterator[Message]:

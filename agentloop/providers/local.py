@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from agentloop.context import TokenCounter, count_message, count_request
 from agentloop.errors import ContextTooLongError
 from agentloop.messages import Message, Usage
-from agentloop.models import Answer, ModelPart, ModelRequest, TextPart
+from agentloop.models import Answer, ModelPart, ModelRequest, OutputPart, TextPart
+from agentloop.prompts import FINAL_ANSWER
 
 _PIECES = re.compile(r"\s*\S+|\s+\Z")
 
@@ -35,7 +36,10 @@ def answer_of(message: Message, input_tokens: int, counter: TokenCounter) -> Ans
 
 
 def streamed(answer: Answer) -> Iterator[ModelPart]:
-    """The answer's text word by word, then the answer."""
+    """The answer word by word, and with it the arguments of what gives an answer of a type."""
     for piece in _PIECES.findall(answer.message.text):
         yield TextPart(text=piece)
+    for call in answer.message.tool_calls:
+        if call.name.startswith(FINAL_ANSWER):
+            yield from (OutputPart(tool=call.name, text=piece) for piece in _PIECES.findall(call.arguments))
     yield answer

@@ -56,8 +56,9 @@ class Agent(Generic[Output_co]):
 
     `output` is the type of its answers: a pydantic model, a dataclass, a `TypedDict`, a `Literal`, any type
     that JSON can give, or a union. The model gives one by the tool `final_answer`, with `Native(…)` by the
-    format that the provider holds it to. What does not fit goes back to it with what is wrong, twice. A JSON
-    schema, as a dict, is such a type too. By default an answer is the model's text.
+    format that the provider holds it to, and where a server takes neither, as JSON in its text. What does not
+    fit goes back to it with what is wrong, twice. A JSON schema, as a dict, is such a type too. By default an
+    answer is the model's text.
 
     `recall=True` offers the model `recall` and `search_sessions` (see `recall_tools`), once something in its
     session was hidden or shortened and where the window has room for them. So the tools change at most once,

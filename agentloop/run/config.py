@@ -66,9 +66,14 @@ class RunConfig:
         agent = self.agent
         recall = recall_tools(self.sessions.store) if agent.recall else ()
         schemas = tuple(tool.schema for tool in recall)
-        answers = agent.output_type.answer_schema if agent.output_type else None
+        output = agent.output_type
         prefix = RequestPrefix(
-            instructions=agent.system, schemas=agent.schemas, recall=schemas, answer_schema=answers
+            instructions=agent.system,
+            schemas=agent.schemas,
+            recall=schemas,
+            needs_tools=bool(agent.registry),
+            answer_schema=output.answer_schema if output else None,
+            answer_words=output.request_words if output else None,
         )
         tools = (*agent.registry.values(), *recall)
         object.__setattr__(self, "registry", ToolRegistry(tools, self.rules))

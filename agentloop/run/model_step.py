@@ -1,38 +1,21 @@
 """One step of the loop: ask the model, and put its answer into the log."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile, zip_longest
-from typing import TYPE_CHECKING, Any
 
-from agentloop._plumbing.to_text import error_text
 from agentloop.bounds import MOST_CALLS, MOST_CALLS_RUN
 from agentloop.context import overflow_error, says_nothing
 from agentloop.errors import BadAnswerError, ContextTooLongError, OutputError, SpoiltAnswerError
 from agentloop.events import ModelCalled
-from agentloop.messages import Message, ToolCall
+from agentloop.messages import Message
 from agentloop.model_call import OnPart
-from agentloop.models import CUT_SHORT, Answer, ModelRequest, Retry, TextPart
-from agentloop.prompts import (
-    ANSWER_CUT_OFF,
-    ANSWER_GIVEN_TWICE,
-    ANSWER_IN_TEXT_REFUSED,
-    ANSWER_REFUSED,
-    ANSWER_TAKEN,
-    FINAL_ANSWER,
-    NOT_RUN,
-    TOO_MANY_CALLS,
-    fault_of_answer,
-    is_told_of_text_calls,
-)
+from agentloop.models import CUT_SHORT, Answer, ModelRequest, PassingPart, Retry, TextPart
+from agentloop.prompts import NOT_RUN, TOO_MANY_CALLS, fault_of_answer, is_told_of_text_calls
 from agentloop.run.state import Run
 from agentloop.sessions import Session
 from agentloop.stream import OutputDelta, TextDelta
 from agentloop.text_calls import TextCalls, faults_in, faulty_as_text, with_calls
-from agentloop.tools import ArgumentsError
-
-if TYPE_CHECKING:
-    from agentloop.tools import OutputType
 
 SMALLER_TRIES = 2
 """So often a request that the server found too long is made smaller and sent again."""
@@ -128,21 +111,26 @@ async def _answered(
         ModelError: there is none; `SpoiltAnswerError` where it is the last of `VAIN_TRIES` in a row.
     """
 
-    begun = _Begun(run.agent.output_type)
+    output = run.agent.output_type
+    growing = output.growing() if output else None
 
-    async def show(part: TextPart | Retry) -> None:
+    async def show(part: PassingPart) -> None:
         if isinstance(part, Retry):
-            texts.clear()
-            begun.clear()
+            begin()
             await run.emitter.emit_retry(part)
-        elif text := texts.add(part.text):
+            return
+        if isinstance(part, TextPart) and (text := texts.add(part.text)):
             await run.emitter.emit(TextDelta(text=text))
-            if (value := begun.add(text)) is not None:
-                await run.emitter.emit(OutputDelta(output=value))
+        if growing and (value := growing.add(part)) is not None:
+            await run.emitter.emit(OutputDelta(output=value))
+
+    def begin() -> None:
+        texts.clear()
+        if growing:
+            growing.clear()
 
     while True:
-        texts.clear()
-        begun.clear()
+        begin()
         try:
             return await _called(run, request, counted, show)
         except SpoiltAnswerError as error:
@@ -167,33 +155,6 @@ async def _called(
     return await callbacks.after_model(answer), called
 
 
-class _Begun:
-    """What an answer that comes as a text gives so far; `output` is what it is to be, None for any text.
-
-    It is read again once it has grown by an eighth, so that all reading together is linear in the text.
-    """
-
-    def __init__(self, output: "OutputType | None") -> None:
-        self._output = output
-        self.clear()
-
-    def clear(self) -> None:
-        """Forget the text so far, since the answer is begun anew."""
-        self._text, self._next, self._value = "", 1, None
-
-    def add(self, text: str) -> Any:
-        """What it gives with this piece too, as JSON gives it; None where that is nothing new."""
-        self._text += text if self._output else ""
-        if self._output is None or len(self._text) < self._next:
-            return None
-        self._next = len(self._text) + 1 + len(self._text) // 8
-        value = self._output.begun(self._text)
-        if value is None or value == self._value:
-            return None
-        self._value = value
-        return value
-
-
 async def _take(
     run: Run, session: Session, answer: Answer, called: ModelCalled | None, faults: Sequence[str | None]
 ) -> Session:
@@ -212,7 +173,10 @@ async def _take(
     if called is not None:
         run.spend(answer, called.counted)
     await run.learn_window()
-    message, judged = _judged(run.agent.output_type, run.emitter.hide(answer.message), answer.finish)
+    message = run.emitter.hide(answer.message)
+    judged: Sequence[str | None] = ()
+    if run.agent.output_type and not says_nothing(message):
+        message, judged = run.agent.output_type.judged(message, is_cut=answer.finish in CUT_SHORT)
     message = run.call_ids(session).of_message(message)
     said = [run.record_of(message, finish=answer.finish)]
     in_vain = came_to_nothing(message, answer.finish)
@@ -236,51 +200,6 @@ async def _take(
             f"{OUTPUT_TRIES} answers were none of the type asked for: {fault}", text=_given(message)
         )
     return session
-
-
-def _judged(
-    output: "OutputType | None", message: Message, finish: str | None
-) -> tuple[Message, list[str | None]]:
-    """The answer, and for each of its calls what it is told at once: whether it gave an answer of the type.
-
-    A text that gives none becomes one that calls `final_answer` in vain, so that it can be told so as any
-    call is. It is asked for JSON, which every model can give.
-    """
-    if output is None:
-        return message, []
-    if message.tool_calls:
-        return message, [*_verdicts(output, message.tool_calls)]
-    if says_nothing(message) or not (fault := _fault(output, message.text, None)):
-        return message, []
-    fault = ANSWER_CUT_OFF if finish in CUT_SHORT else fault
-    told = ANSWER_IN_TEXT_REFUSED.format(schema=output.words, fault=fault)
-    return message.with_calls((ToolCall(id="", name=FINAL_ANSWER, arguments="{}"),)), [told]
-
-
-def _verdicts(output: "OutputType", calls: Sequence[ToolCall]) -> Iterator[str | None]:
-    """What each of these calls is told; None for one that gives no answer."""
-    is_taken = False
-    for call in calls:
-        if not output.gives_answer(call.name):
-            yield None
-        elif is_taken:
-            yield ANSWER_GIVEN_TWICE
-        elif fault := _fault(output, call.arguments, call.name):
-            yield ANSWER_REFUSED.format(fault=fault)
-        else:
-            is_taken = True
-            yield ANSWER_TAKEN
-
-
-def _fault(output: "OutputType", text: str, tool: str | None) -> str | None:
-    """What is wrong with a text, or with the arguments of that tool, as an answer; None for nothing."""
-    try:
-        output.read(text, tool)
-    except ArgumentsError as error:
-        return str(error)
-    except Exception as error:  # noqa: BLE001 — a validator of the type's author may raise anything
-        return error_text(error)
-    return None
 
 
 def _answers_refused(run: Run, session: Session) -> int:

@@ -1,8 +1,12 @@
 """What an agent's answer must be: its schema, read from a type, and what the model gave, checked.
 
 The model gives it as the arguments of a tool, `final_answer`, which nobody runs; or as the JSON that its
-provider was asked for. Of a union of objects each is a tool of its own. What is no object stands
-under `answer` in one, since arguments and formats are objects.
+provider was asked for; or as JSON in its text, where a server takes neither tools nor formats. Of a union of
+objects each is a tool of its own. What is no object stands under `answer` in one, since arguments and formats
+are objects.
+
+`OutputType` says what requests ask for, `judged` what an answer is told, `read` what its value is, and
+`GrowingOutput` what one gives while it comes.
 """
 
 import dataclasses
@@ -11,32 +15,50 @@ import json
 import re
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
-from pydantic import BaseModel, TypeAdapter, create_model
+from pydantic import BaseModel, TypeAdapter
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
-from pydantic_core import SchemaError, from_json
+from pydantic_core import SchemaError, SchemaSerializer, SchemaValidator, core_schema, from_json
 
 from agentloop._plumbing.checks import shown
 from agentloop._plumbing.patterns import pattern
-from agentloop._plumbing.strict_json import strict_value
+from agentloop._plumbing.strict_json import json_at, strict_value
+from agentloop._plumbing.to_text import error_text
 from agentloop._plumbing.truncate import beginning
 from agentloop.errors import ToolDefinitionError
-from agentloop.messages import Json
-from agentloop.prompts import FINAL_ANSWER, FINAL_ANSWER_DESCRIPTION
+from agentloop.messages import Json, Message, ToolCall
+from agentloop.models import OutputPart, TextPart
+from agentloop.prompts import (
+    ANSWER_CUT_OFF,
+    ANSWER_GIVEN_TWICE,
+    ANSWER_IN_TEXT_REFUSED,
+    ANSWER_IN_WORDS,
+    ANSWER_REFUSED,
+    ANSWER_TAKEN,
+    FINAL_ANSWER,
+    FINAL_ANSWER_DESCRIPTION,
+)
 from agentloop.tools.invoke import ArgumentsError, object_of
 from agentloop.tools.own_schema import checks_of
 from agentloop.tools.schema import fitting, untitled_schema
 
-_FENCED = pattern(r"\s*```(?:json)?[ \t]*\n(.*)\n[ \t]*```\s*", re.DOTALL | re.IGNORECASE)
+_FENCE = pattern(r"^[ \t]*```\w*[ \t]*$", re.MULTILINE)
+_BRACE = pattern(r"\{")
+_BEGINS = pattern(r"```\w*[ \t]*\n|(?=\{)")
+_MOST_BRACES = 100
+"""So many places in a text are tried at which the object may begin that ends it."""
 _NOT_IN_NAMES = pattern(r"[^a-zA-Z0-9_-]+")
 _MOST_NAME_CHARS = 64
 _WRAPPED = "answer"
 _HOW_IN_PYDANTIC = ". Set `arbitrary_types_allowed"
 _TYPES = ("object", "array", "string", "integer", "number", "boolean", "null")
-_SCHEMAS_BY_NAME = ("properties", "$defs", "definitions")
+_DEFINITIONS = ("$defs", "definitions")
+_SCHEMAS_BY_NAME = ("properties", *_DEFINITIONS)
 _SCHEMAS = ("items", "prefixItems", "additionalProperties", "anyOf", "oneOf", "allOf")
 
 
@@ -44,15 +66,16 @@ _SCHEMAS = ("items", "prefixItems", "additionalProperties", "anyOf", "oneOf", "a
 class AnswerForm:
     """One form that an answer may have: the tool's name, and a schema of an object.
 
-    `check` gives the value of arguments, and `dump` the JSON text of a value; `is_wrapped` says that the
-    value stands under `answer` in the object.
+    `is_wrapped` says that the value stands under `answer` in the object. `validator` reads the object, always
+    as JSON is read, so that a date is a text also where a model is strict. `serializer` gives the value's
+    JSON, None where it is what JSON gives.
     """
 
     name: str
     description: str
     schema: Json
-    check: Callable[[Json], Any]
-    dump: Callable[[Any], str]
+    validator: SchemaValidator
+    serializer: SchemaSerializer | None
     is_wrapped: bool
 
     def read(self, arguments: Json) -> Any:
@@ -61,7 +84,7 @@ class AnswerForm:
         Raises:
             ArgumentsError: they do not fit.
         """
-        return fitting(self.check, arguments)
+        return self._value_in(fitting(self._checked, arguments))
 
     def read_value(self, value: Any) -> Any:
         """The same of a value that stands alone, or in its object.
@@ -69,11 +92,46 @@ class AnswerForm:
         Raises:
             ArgumentsError: it does not fit.
         """
-        if self.is_wrapped and not (isinstance(value, dict) and [*value] == [_WRAPPED]):
-            value = {_WRAPPED: value}
+        value = self._object_of(value)
         if not isinstance(value, dict):
             raise ArgumentsError("it is no JSON object")
         return self.read(value)
+
+    def fitting_part(self, value: Any) -> Any:
+        """What fits of JSON that is not whole yet, as JSON gives it: of a list not what is wrong at its end.
+
+        None for nothing.
+        """
+        text = json.dumps(self._object_of(value))
+        try:
+            part = self._value_in(self.validator.validate_json(text, allow_partial=True))
+            if self.serializer is None:
+                return part
+            return self.serializer.to_python(
+                part, mode="json", by_alias=True, exclude_unset=True, warnings="error"
+            )
+        except Exception:  # noqa: BLE001 — a validator of the type's author may raise anything
+            return None
+
+    def dump(self, value: Any) -> str:
+        """The JSON text of a value.
+
+        Raises:
+            ValueError: it is none of this form; or a `TypeError`.
+        """
+        if self.serializer is None:
+            return json.dumps(value, ensure_ascii=False)
+        return self.serializer.to_json(value, by_alias=True, warnings="error").decode()
+
+    def _checked(self, arguments: Json) -> Any:
+        return self.validator.validate_json(json.dumps(arguments))
+
+    def _object_of(self, value: Any) -> Any:
+        is_object = not self.is_wrapped or (isinstance(value, dict) and [*value] == [_WRAPPED])
+        return value if is_object else {_WRAPPED: value}
+
+    def _value_in(self, checked: Any) -> Any:
+        return checked[_WRAPPED] if self.is_wrapped else checked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +185,11 @@ class OutputType:
         """The schemas as JSON, for a model that gave something else."""
         return " or ".join(json.dumps(each.schema, ensure_ascii=False) for each in self.forms)
 
+    @property
+    def request_words(self) -> str:
+        """What asks for an answer in words, where a server takes neither tools nor formats."""
+        return ANSWER_IN_WORDS.format(schema=self.words)
+
     def gives_answer(self, name: str) -> bool:
         """Whether a call of this name gives an answer."""
         return any(name == each.name for each in self.forms)
@@ -134,7 +197,8 @@ class OutputType:
     def read(self, text: str, tool: str | None) -> Any:
         """The value that a text gives, or the arguments of that tool.
 
-        A text is the JSON alone, or in a code fence; a value that is a text need not be quoted.
+        A text is the JSON alone, has it in a code fence, or ends with an object of it; a value that is a text
+        need not be quoted.
 
         Raises:
             ArgumentsError: it does not fit; what is wrong.
@@ -142,14 +206,15 @@ class OutputType:
         if tool is not None:
             form = next((each for each in self.forms if each.name == tool), self.forms[0])
             return form.read(object_of(text))
-        fenced = _FENCED.fullmatch(text)
-        value = _value(fenced[1] if fenced else text)
-        faults = []
-        for form in self.forms:
-            try:
-                return form.read_value(value)
-            except ArgumentsError as error:
-                faults.append(str(error))
+        faults: list[str] = []
+        for value in _values_in(text):
+            told = []
+            for form in self.forms:
+                try:
+                    return form.read_value(value)
+                except ArgumentsError as error:
+                    told.append(str(error))
+            faults = faults or told
         raise ArgumentsError("; or ".join(faults))
 
     def dump(self, value: Any) -> str:
@@ -161,28 +226,118 @@ class OutputType:
                 continue
         return json.dumps(value, ensure_ascii=False, default=str)
 
-    def begun(self, text: str) -> Any:
-        """What a text that is not whole yet gives so far, as JSON gives it; None where that does not fit."""
+    def judged(self, message: Message, *, is_cut: bool) -> tuple[Message, list[str | None]]:
+        """The answer, and for each of its calls what it is told at once: whether it gave one of the type.
+
+        A text that gives none becomes one that calls `final_answer` in vain, so that it can be told so as any
+        call is. It is asked for JSON, which every model can give. `is_cut` says that it was cut off.
+        """
+        if message.tool_calls:
+            return message, [*self._verdicts(message.tool_calls)]
+        if not (fault := self._fault(message.text, None)):
+            return message, []
+        fault = ANSWER_CUT_OFF if is_cut else fault
+        told = ANSWER_IN_TEXT_REFUSED.format(schema=self.words, fault=fault)
+        return message.with_calls((ToolCall(id="", name=FINAL_ANSWER, arguments="{}"),)), [told]
+
+    def _verdicts(self, calls: Sequence[ToolCall]) -> Iterator[str | None]:
+        """What each of these calls is told; None for one that gives no answer."""
+        is_taken = False
+        for call in calls:
+            if not self.gives_answer(call.name):
+                yield None
+            elif is_taken:
+                yield ANSWER_GIVEN_TWICE
+            elif fault := self._fault(call.arguments, call.name):
+                yield ANSWER_REFUSED.format(fault=fault)
+            else:
+                is_taken = True
+                yield ANSWER_TAKEN
+
+    def _fault(self, text: str, tool: str | None) -> str | None:
+        """What is wrong with a text, or with the arguments of that tool, as an answer; None for nothing."""
         try:
-            value = from_json(text, allow_partial="trailing-strings")
-        except ValueError:
+            self.read(text, tool)
+        except ArgumentsError as error:
+            return str(error)
+        except Exception as error:  # noqa: BLE001 — a validator of the type's author may raise anything
+            return error_text(error)
+        return None
+
+    def growing(self) -> "GrowingOutput":
+        """What an answer gives while it comes."""
+        return GrowingOutput(self)
+
+
+class GrowingOutput:
+    """What one answer gives so far, by its text or by its calls, each of which is read by itself.
+
+    It is read again once it has grown by an eighth, so that all reading together is linear in its length.
+    """
+
+    def __init__(self, output: OutputType) -> None:
+        self._output = output
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget what came so far, since the answer is begun anew."""
+        self._pieces: dict[str | None, list[str]] = {}
+        self._length, self._next, self._value = 0, 1, None
+
+    def add(self, part: TextPart | OutputPart) -> Any:
+        """What it gives with this piece too, as JSON gives it; None where that is nothing new."""
+        tool = part.tool if isinstance(part, OutputPart) else None
+        pieces = self._pieces.setdefault(tool, [])
+        pieces.append(part.text)
+        self._length += len(part.text)
+        if self._length < self._next:
             return None
-        return value if any(_fits(form, value) for form in self.forms) else None
+        self._next = self._length + 1 + self._length // 8
+        value = self._begun("".join(pieces), tool)
+        if value is None or value == self._value:
+            return None
+        self._value = value
+        return value
+
+    def _begun(self, text: str, tool: str | None) -> Any:
+        value = _json_begun(text)
+        for form in self._output.forms if value is not None else ():
+            if tool in (None, form.name) and (part := form.fitting_part(value)) is not None:
+                return part
+        return None
 
 
-def _fits(form: AnswerForm, value: Any) -> bool:
-    try:
-        form.read_value(value)
-    except Exception:  # noqa: BLE001 — a validator of the type's author may raise anything
-        return False
-    return True
+def _json_begun(text: str) -> Any:
+    """The JSON that the text begins with, or that begins in it: behind a sign of code, or at a brace."""
+    begins = _BEGINS.search(text)
+    for part in (text, text[begins.end() :] if begins else ""):
+        with suppress(ValueError):
+            return from_json(part, allow_partial="trailing-strings")
+    return None
 
 
-def _value(text: str) -> Any:
-    try:
-        return strict_value(text)
-    except ValueError:
-        return text.strip()
+def _values_in(text: str) -> Iterator[Any]:
+    """What a text may give: the JSON that it is or holds, the last first, and then the text itself."""
+    for part in _parts_of(text):
+        with suppress(ValueError):
+            yield strict_value(part)
+    yield text.strip()
+
+
+def _parts_of(text: str) -> Iterator[str]:
+    """The parts of a text that may be JSON: the whole, what its fences hold, and the object at its end."""
+    yield text
+    fences = [*_FENCE.finditer(text)]
+    if len(fences) > 1:
+        yield text[fences[0].end() : fences[-1].start()]
+    for opens, closes in reversed([*zip(fences[::2], fences[1::2], strict=False)]):
+        yield text[opens.end() : closes.start()]
+    if (end := text.rstrip()).endswith("}"):
+        for brace in islice(_BRACE.finditer(end), _MOST_BRACES):
+            found = json_at(end, brace.start())
+            if found and found[1] == len(end):
+                yield end[brace.start() :]
+                return
 
 
 def _forms(wanted: Any, *, several: bool) -> Iterator[AnswerForm]:
@@ -191,14 +346,14 @@ def _forms(wanted: Any, *, several: bool) -> Iterator[AnswerForm]:
     members = [wanted]
     if several and typing.get_origin(wanted) in (typing.Union, types.UnionType):
         members = list(typing.get_args(wanted))
-    if len(members) > 1 and not all(_object_schema(TypeAdapter(each)) for each in members):
+    if len(members) > 1 and any(_schema_of(TypeAdapter(each)).get("type") != "object" for each in members):
         members = [wanted]
     taken: set[str] = set()
     for member in members:
         name = FINAL_ANSWER
         if len(members) > 1:
             name = _free_name(f"{FINAL_ANSWER}_{getattr(member, '__name__', 'other')}", taken)
-        yield _form_of_schema(name, member) if isinstance(member, Mapping) else _form_of(name, member)
+        yield _form_of(name, member)
 
 
 def _free_name(wanted: str, taken: set[str]) -> str:
@@ -210,37 +365,39 @@ def _free_name(wanted: str, taken: set[str]) -> str:
 
 
 def _form_of(name: str, wanted: Any) -> AnswerForm:
-    adapter = TypeAdapter(wanted)
-    schema = _object_schema(adapter)
-    if schema is not None:
-        return _form(name, schema, _by_json(adapter), _json_of(adapter))
-    wrapping: TypeAdapter[Any] = TypeAdapter(create_model("Answer", answer=(wanted, ...)))
-    read = _by_json(wrapping)
-    schema = _object_schema(wrapping)
-    assert schema is not None, "a model is an object"
-    return _form(name, schema, lambda given: read(given).answer, _json_of(adapter), is_wrapped=True)
-
-
-def _form_of_schema(name: str, schema: Mapping[str, Any]) -> AnswerForm:
-    """Of a JSON schema: the value is what JSON gives."""
-    if fault := next(_faults_of_schema(schema), None):
-        raise TypeError(fault)
-    is_wrapped = schema.get("type") != "object"
-    whole = dict(schema)
-    if is_wrapped:
-        named: Json = {key: whole.pop(key) for key in ("$defs", "definitions") if key in whole}
-        whole = {"type": "object", "properties": {_WRAPPED: whole}, "required": [_WRAPPED], **named}
-    checks = checks_of(whole)
-    if checks is None:
+    validator: SchemaValidator | None
+    if isinstance(wanted, Mapping):
+        if fault := next(_faults_of_schema(wanted), None):
+            raise TypeError(fault)
+        schema, serializer = dict(wanted), None
+        is_wrapped = schema.get("type") != "object"
+        validator = checks_of(_wrapped(schema) if is_wrapped else schema)
+    else:
+        adapter = TypeAdapter(wanted)
+        schema, serializer = _schema_of(adapter), adapter.serializer
+        is_wrapped = schema.get("type") != "object"
+        checks = adapter.core_schema
+        if is_wrapped:
+            checks = core_schema.typed_dict_schema({_WRAPPED: core_schema.typed_dict_field(checks)})
+        validator = SchemaValidator(checks)
+    if validator is None:
         raise TypeError("no JSON schema that can be held")
-
-    def check(given: Json) -> Any:
-        value = checks.validate_python(given)
-        return value[_WRAPPED] if is_wrapped else value
-
-    return _form(
-        name, whole, check, lambda value: json.dumps(value, ensure_ascii=False), is_wrapped=is_wrapped
+    told = schema.pop("description", None)
+    return AnswerForm(
+        name=name,
+        description=f"{FINAL_ANSWER_DESCRIPTION}\n{told}" if told else FINAL_ANSWER_DESCRIPTION,
+        schema=_wrapped(schema) if is_wrapped else schema,
+        validator=validator,
+        serializer=serializer,
+        is_wrapped=is_wrapped,
     )
+
+
+def _wrapped(schema: Json) -> Json:
+    """The schema of an object with a value of that schema under `answer`."""
+    named = {key: schema[key] for key in _DEFINITIONS if key in schema}
+    value = {key: each for key, each in schema.items() if key not in named}
+    return {"type": "object", "properties": {_WRAPPED: value}, "required": [_WRAPPED], **named}
 
 
 def _faults_of_schema(schema: Mapping[str, Any]) -> Iterator[str]:
@@ -265,39 +422,10 @@ def _faults_of_schema(schema: Mapping[str, Any]) -> Iterator[str]:
             waiting += one[key] if isinstance(one.get(key), list) else [one.get(key)]
 
 
-def _form(
-    name: str,
-    schema: Json,
-    check: Callable[[Json], Any],
-    dump: Callable[[Any], str],
-    *,
-    is_wrapped: bool = False,
-) -> AnswerForm:
-    told = schema.get("description")
-    return AnswerForm(
-        name=name,
-        description=f"{FINAL_ANSWER_DESCRIPTION}\n{told}" if told else FINAL_ANSWER_DESCRIPTION,
-        schema={key: value for key, value in schema.items() if key != "description"},
-        check=check,
-        dump=dump,
-        is_wrapped=is_wrapped,
-    )
-
-
-def _by_json(adapter: TypeAdapter[Any]) -> Callable[[Json], Any]:
-    """Reads as JSON is read, also where a model is strict: then a date is a text in JSON alone."""
-    return lambda given: adapter.validate_json(json.dumps(given))
-
-
-def _json_of(adapter: TypeAdapter[Any]) -> Callable[[Any], str]:
-    return lambda value: adapter.dump_json(value, by_alias=True, warnings="error").decode()
-
-
-def _object_schema(adapter: TypeAdapter[Any]) -> Json | None:
-    """The type's schema, where it is one of an object; None for any other."""
+def _schema_of(adapter: TypeAdapter[Any]) -> dict[str, Any]:
+    """The type's schema, itself where it would refer to itself as a whole."""
     schema = untitled_schema(adapter)
-    named = schema.get("$defs", {})
     reference = str(schema.get("$ref", "")).removeprefix("#/$defs/")
-    if reference in named:
-        schema = {**named[reference], **{key: value for key, value in schema.items() if key != "$ref"}}
-    return schema if schema.get("type") == "object" else None
+    if reference not in schema.get("$defs", {}):
+        return schema
+    return {**schema["$defs"][reference], **{key: value for key, value in schema.items() if key != "$ref"}}

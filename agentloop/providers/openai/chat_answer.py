@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from agentloop._plumbing.strict_json import cleaned
 from agentloop.errors import BadAnswerError, ModelUnavailableError, UsageError
 from agentloop.messages import INLINE_REASONING, Json, Message, Usage
-from agentloop.models import CUT_SHORT, Answer
+from agentloop.models import CUT_SHORT, Answer, OutputPart
 from agentloop.providers.openai.chat_parts import GrowingCalls, GrowingContent, GrowingFields, lone_call_in
 from agentloop.providers.openai.sse import (
     BROKEN_OFF,
@@ -206,6 +206,10 @@ class GrowingCompletion:
                 check_no_error(said)
                 raise ServerSaidError(said)
             return self._add_chunk(said)
+
+    def given(self) -> Sequence[OutputPart]:
+        """The pieces of answers of a type that came since they were last asked for."""
+        return self._calls.given()
 
     def _add_chunk(self, chunk: Json) -> str:
         if not (choices := self._choices(chunk)):

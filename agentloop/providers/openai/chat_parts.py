@@ -32,6 +32,8 @@ from agentloop._plumbing.strict_json import Nesting, cleaned, without_half
 from agentloop.bounds import MOST_CALLS
 from agentloop.errors import BadAnswerError
 from agentloop.messages import Json
+from agentloop.models import OutputPart
+from agentloop.prompts import FINAL_ANSWER
 from agentloop.providers.openai.fields import SEALED_PARTS, SEALS, TOLD_PARTS
 
 C = TypeVar("C")
@@ -244,6 +246,7 @@ class GrowingCalls:
         self._calls: list[_GrowingCall] = []
         self._at: dict[object, _GrowingCall] = {}
         self._named: dict[str, _GrowingCall] = {}
+        self._given: list[OutputPart] = []
         self._places_recur = False
         """Whether a place was named again, or several calls came at once: places do not count fragments."""
         self._places_mislead = False
@@ -256,9 +259,18 @@ class GrowingCalls:
             call = self._call_of(fragment, touched)
             call.add(fragment)
             touched.add(call)
+            if call.name.startswith(FINAL_ANSWER):
+                self._given += _piece_in(call.name, fragment)
             self._places_recur = self._places_recur or at > 0
             if its_id := _id(fragment):
                 self._named[its_id] = call
+
+    def given(self) -> Sequence[OutputPart]:
+        """The pieces of answers of a type that came since they were last asked for."""
+        if not self._given:
+            return ()
+        given, self._given = self._given, []
+        return given
 
     def add_whole(self, calls: object) -> None:
         """Take in calls each of which comes in one piece."""
@@ -331,7 +343,7 @@ class _GrowingCall:
     def __init__(self, *, in_doubt: bool) -> None:
         self._in_doubt = in_doubt
         self.id = ""
-        self._name = ""
+        self.name = ""
         self._arguments: list[str] = []
         self._repeats = True
         """Whether each piece of the arguments began with the whole one before it."""
@@ -348,27 +360,27 @@ class _GrowingCall:
             return bool(name) or self._is_closed()
         if not name:
             return False
-        if not self._name:
+        if not self.name:
             return self._is_closed() and not by_id and bool(_function(fragment).get("arguments"))
-        if name == self._name:
+        if name == self.name:
             return self._is_closed()
         return not (index is not None or by_id) or bool(self._arguments)
 
     def may_be_named(self, name: str) -> bool:
         """Whether this may be this call's name or a piece of it; so may no name."""
-        return not name or name == self._name or not self._arguments
+        return not name or name == self.name or not self._arguments
 
     def is_open_by(self, name: str) -> bool:
         """Whether this is its name, and the arguments are still to come or not closed yet."""
-        return name == self._name and not self._is_closed()
+        return name == self.name and not self._is_closed()
 
     def doubt_before(self, name: str) -> None:
         """Take this call for none unless arguments follow, where one of its name begins in its place."""
-        self._in_doubt = self._in_doubt or (name == self._name and not self._arguments)
+        self._in_doubt = self._in_doubt or (name == self.name and not self._arguments)
 
     def is_named_again(self, its_id: str, name: str) -> bool:
         """Whether a fragment says nothing but this call's name, and no id but this call's."""
-        return name == self._name and (not its_id or its_id == self.id)
+        return name == self.name and (not its_id or its_id == self.id)
 
     def add(self, fragment: Json) -> None:
         """Take one fragment in."""
@@ -395,7 +407,7 @@ class _GrowingCall:
 
     def is_torn(self) -> bool:
         """Whether it lacks a name, or an end of its arguments."""
-        return not self._name or not (self.is_bare() or self.is_whole())
+        return not self.name or not (self.is_bare() or self.is_whole())
 
     def is_whole(self) -> bool:
         """Whether the arguments decode to a JSON object."""
@@ -403,11 +415,11 @@ class _GrowingCall:
 
     def says_nothing(self) -> bool:
         """Whether there is neither a name nor an argument, or a name that may be another call's."""
-        return not (self._arguments or (self._name and not self._in_doubt))
+        return not (self._arguments or (self.name and not self._in_doubt))
 
     def to_openai(self) -> dict[str, Any]:
         """The call in wire form."""
-        function = {"name": self._name, "arguments": self._text()}
+        function = {"name": self.name, "arguments": self._text()}
         function |= self._function_fields.joined()
         return {"id": self.id, "type": "function", "function": function} | self._fields.joined()
 
@@ -428,8 +440,8 @@ class _GrowingCall:
 
     def _add_name(self, name: object) -> None:
         """A name comes whole as a rule; some servers repeat it, few send it in pieces or all so far of it."""
-        if isinstance(name, str) and name != self._name:
-            self._name = name if name.startswith(self._name) else self._name + name
+        if isinstance(name, str) and name != self.name:
+            self.name = name if name.startswith(self.name) else self.name + name
 
     def _add_arguments(self, arguments: object) -> None:
         if arguments is not None and not isinstance(arguments, str):
@@ -438,6 +450,12 @@ class _GrowingCall:
             newest = self._arguments[-1] if self._arguments else ""
             self._repeats = self._repeats and arguments.startswith(newest)
             self._arguments.append(arguments)
+
+
+def _piece_in(name: str, fragment: Json) -> Iterator[OutputPart]:
+    arguments = _function(fragment).get("arguments")
+    if arguments and isinstance(arguments, str):
+        yield OutputPart(tool=name, text=arguments)
 
 
 def lone_call_in(said: Json) -> list[Json]:

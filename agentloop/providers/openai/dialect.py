@@ -18,8 +18,10 @@ from typing import Any, Literal, TypeAlias
 
 from agentloop.context import SYSTEM_ROLES
 from agentloop.messages import Json, labelled_part, text_of
+from agentloop.models import ModelRequest
 from agentloop.prompts import INSTRUCTIONS_IN_FRONT, MEDIA_NOT_TAKEN
 from agentloop.providers.openai.fields import OWN_FIELDS, FieldPath
+from agentloop.providers.openai.in_words import with_answer_words, without_calls
 from agentloop.providers.openai.reasoning import (
     AMOUNTS,
     Returned,
@@ -38,6 +40,8 @@ from agentloop.providers.openai.refusals import (
     Refusal,
     refused_fields,
     refused_words,
+    refuses_format,
+    refuses_tools,
 )
 from agentloop.providers.openai.schemas import without_keys, without_words
 
@@ -171,7 +175,9 @@ class Dialect:
     say in schemas is said without them. `most_output` is the longest answer in tokens that may be asked for.
     `streams` says whether it must (True) or cannot (False) stream, `instructions` who says them, `reasoning`
     how it goes back. `wants_reasoning` says that no message with calls may lack it, `call_ids` what form the
-    ids of calls must have, `without_media` that images and files are named in their place.
+    ids of calls must have, `without_media` that images and files are named in their place. `without_tools`
+    says that requests which can do without tools have none, `without_format` that answers are asked for in
+    words.
     """
 
     without: frozenset[str] = frozenset()
@@ -184,6 +190,8 @@ class Dialect:
     reasoning: Returned = "as it came"
     wants_reasoning: bool = False
     without_media: bool = False
+    without_tools: bool = False
+    without_format: bool = False
     call_ids: IdForm = "as they came"
 
     @property
@@ -198,9 +206,9 @@ class Dialect:
     def after(self, refusal: Refusal, sent: Json) -> "Dialect":
         """The dialect to speak after this refusal of `sent`; the same where it is about something else.
 
-        What a request cannot do without is never left out: model, messages and tools. The limit is,
-        where both of its names are refused. `sent` may be of an older dialect, beside a request that found
-        this one: what was found out is never given up again.
+        What a request cannot do without is never left out: model, messages and the tools that it needs. The
+        limit is, where both of its names are refused. `sent` may be of an older dialect, beside a request
+        that found this one: what was found out is never given up again.
         """
         learnt = (lesson(self, refusal, sent) for lesson in _LESSONS)
         return next((dialect for dialect in learnt if dialect is not None), self)
@@ -210,6 +218,19 @@ class Dialect:
         own = (after.without - before.without) & OWN_FIELDS.keys()
         reasoning = before.reasoning if self.reasoning == after.reasoning else self.reasoning
         return replace(self, without=self.without - own, reasoning=reasoning)
+
+    def asked(self, request: ModelRequest) -> ModelRequest:
+        """The request without the tools and the format that this server does not take, in words instead."""
+        said = request
+        if self.without_tools and not request.needs_tools:
+            said = replace(said, tools=(), messages=without_calls(said.messages))
+        if self.without_format:
+            said = replace(said, answer_schema=None)
+        by_tool = request.answer_schema is None
+        is_asked = said.tools if by_tool else said.answer_schema
+        if request.answer_words is None or is_asked:
+            return said
+        return replace(said, messages=with_answer_words(said.messages, request.answer_words))
 
     def spoken(self, body: dict[str, Any]) -> dict[str, Any]:
         """The body in this dialect."""
@@ -337,6 +358,16 @@ def _other_call_ids(dialect: Dialect, refusal: Refusal, sent: Json) -> Dialect |
     return replace(dialect, call_ids=max(dialect.call_ids, form, key=ID_FORMS.index))
 
 
+def _without_tools(dialect: Dialect, refusal: Refusal, sent: Json) -> Dialect | None:
+    is_new = not dialect.without_tools and refuses_tools(refusal, sent)
+    return replace(dialect, without_tools=True) if is_new else None
+
+
+def _without_format(dialect: Dialect, refusal: Refusal, sent: Json) -> Dialect | None:
+    is_new = not dialect.without_format and refuses_format(refusal, sent)
+    return replace(dialect, without_format=True) if is_new else None
+
+
 def _shorter_answer(dialect: Dialect, refusal: Refusal, sent: Json) -> Dialect | None:
     asked = next((sent[name] for name in _LIMITS if isinstance(sent.get(name), int)), None)
     if asked is None or (most := refusal.most_output(asked)) is None:
@@ -378,9 +409,13 @@ _LESSONS: tuple[Lesson, ...] = (
     _other_call_ids,
     # A limit that is too high is named as a field that is unknown is, and has to stay.
     _shorter_answer,
+    # A schema that is refused in the format is no tool's.
+    _without_format,
     # References and choices in schemas are said otherwise: without them a tool would take anything.
     _plainer_schemas,
     _left_out,
+    # What is wrong with one tool, or one field beside them, is said of tools too.
+    _without_tools,
     # A place tells less than a name: all that is wrong with a message is said of its place.
     _less_where_it_points,
 )

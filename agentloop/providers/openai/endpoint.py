@@ -39,12 +39,13 @@ from agentloop.providers.openai.dialect import BodyChange, Dialect
 from agentloop.providers.openai.errors import (
     BORDER_ERRORS,
     VENDOR_ERRORS,
+    Failure,
     sent_bytes,
     understand,
     unexplained_bytes,
 )
 from agentloop.providers.openai.fields import common_fields
-from agentloop.providers.openai.refusals import Refusal
+from agentloop.providers.openai.refusals import Refusal, refuses_tools
 from agentloop.providers.openai.server import Server, ServerChoice, is_loopback, place_of
 from agentloop.providers.openai.sse import GrowingAnswer, begins_events, opening, streamed
 from agentloop.providers.openai.window import ModelWindow
@@ -57,6 +58,12 @@ Posted: TypeAlias = AbstractAsyncContextManager[Response]
 
 MOST_CHANGES = 8
 """So often one request is sent again in another form, each time one that the server has not refused."""
+
+_NO_TOOLS = (
+    "take a model that calls tools, have the server offer them (llama.cpp: --jinja; vLLM: "
+    "--enable-auto-tool-choice with a --tool-call-parser), or give the agent none (--tools none)"
+)
+"""What helps where tools are refused that the agent needs."""
 
 _SURELY_SHORT_BYTES = 16_000
 """Some 4,000 tokens, which every model in use takes: a smaller request fails since the server is ill."""
@@ -227,8 +234,7 @@ class ServedModel:
         learnt: list[BodyChange] = []
         for changes_left in range(MOST_CHANGES, -1, -1):
             dialect, told = self._dialects[asker], False
-            streams = dialect.streams_where(self._asks_for_streams)
-            body = dialect.spoken(self._body(request, dialect, streams))
+            streams, body = self._spoken(request, dialect)
             room = _AnswerRoom(request.max_output_tokens or self._max_output_tokens)
             try:
                 client = await self._clients.client(server)
@@ -249,11 +255,17 @@ class ServedModel:
             if changes_left and not told and (refusal := failure.refusal) is not None:
                 kept = self._kept & self._fields.keys()
                 sent = {name: value for name, value in body.items() if name not in kept}
-                if self._learn(refusal, {**sent, "stream": streams}, dialect, server, learnt, asker):
+                is_new = self._learn(refusal, {**sent, "stream": streams}, dialect, server, learnt, asker)
+                if is_new and self._spoken(request, self._dialects[asker]) != (streams, body):
                     continue
             if failure.is_final:
                 self._take_back(learnt, asker)
-            raise self._with_what_helps(failure.as_error())
+            raise self._with_what_helps(failure, body)
+
+    def _spoken(self, request: ModelRequest, dialect: Dialect) -> tuple[bool, dict[str, Any]]:
+        """Whether the request streams in this dialect, and its body."""
+        streams = dialect.streams_where(self._asks_for_streams)
+        return streams, dialect.spoken(self._body(dialect.asked(request), dialect, streams))
 
     async def _parts(
         self, response: Response, data: AsyncIterator[bytes], streams: bool
@@ -294,9 +306,14 @@ class ServedModel:
             for each in _LEARN_FROM[asker]:
                 self._dialects[each] = self._dialects[each].taken_back(*change)
 
-    def _with_what_helps(self, error: AgentLoopError) -> AgentLoopError:
-        if self._missing and isinstance(error, ModelRefusedError) and error.status == 404:
-            error.args = (f"{error}; {self._missing}",)
+    def _with_what_helps(self, failure: Failure, sent: Body) -> AgentLoopError:
+        error, helps = failure.as_error(), ""
+        if failure.refusal is not None and refuses_tools(failure.refusal, sent):
+            helps = _NO_TOOLS
+        elif isinstance(error, ModelRefusedError) and error.status == 404:
+            helps = self._missing
+        if helps:
+            error.args = (f"{error}; {helps}",)
         return error
 
     def _given_up(self, error: ModelUnavailableError) -> ModelError:

@@ -34,7 +34,7 @@ from agentloop.providers.openai.fields import (
     wait_in,
 )
 from agentloop.providers.openai.overflow import NamedSizes, minute_in, overflow_in
-from agentloop.providers.openai.refusals import CALL_IDS, CONTENT_PART, MEDIA, SYSTEM_ROLE, Refusal
+from agentloop.providers.openai.refusals import CALL_IDS, CONTENT_PART, MEDIA, NO_TOOLS, SYSTEM_ROLE, Refusal
 from agentloop.providers.openai.server import Server
 from agentloop.providers.openai.sse import BROKEN_OFF, PAGE_HINT, ServerSaidError
 from agentloop.redaction import redact_error
@@ -238,7 +238,7 @@ def _may_pass(status: int, body: object) -> bool:
     if status == 429:
         return not is_unpaid(body)
     if status == 500:
-        lessons = (SYSTEM_ROLE, CALL_IDS, CONTENT_PART, MEDIA)
+        lessons = (SYSTEM_ROLE, CALL_IDS, CONTENT_PART, MEDIA, NO_TOOLS)
         return not any(subject.stands_in(said(body)) for subject in lessons)
     return status in (408, 409) or status > 500
 

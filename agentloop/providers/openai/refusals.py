@@ -30,7 +30,7 @@ from agentloop.providers.openai.fields import (
     texts_in,
     tokens_in,
 )
-from agentloop.providers.openai.schemas import NAMED_BY_USERS, REFERENCES, WORDS, keys_in
+from agentloop.providers.openai.schemas import NAMED_BY_USERS, REFERENCES, WORDS, asks_for_answer, keys_in
 
 
 class Subject:
@@ -70,7 +70,7 @@ UNKNOWN = Subject(
     r"|\b(not|no longer) (an? |be |yet |currently )*(support(ed)?|permitted|allowed|accepted|recogni[sz]ed|"
     r"known|enabled|available|implemented|valid|used|specified|set)\b"
     r"|\b(must|may|should) not be (given|included|passed|present|provided|sent)\b"
-    r"|\bcannot be (set|used|specified|changed|modified|provided|passed|included)\b"
+    r"|\bcannot be (set|used|specified|changed|modified|provided|passed|included|combined)\b"
     r"|\bmust be (omitted|removed|absent|unset|left out)\b|\b(please|must|to) omit\b"
     r"|n't (supported|allowed|permitted|accepted|available|recogni[sz]ed)\b"
     r"|\b(do(es)?n't|do(es)? not|cannot) (support|accept|allow|know|use|take|permit|recogni[sz]e)\b"
@@ -194,6 +194,34 @@ ONLY_STREAMS = Subject(
     r"|\bonly (available|supported) (in|with|via|for|when)\b.{0,12}\bstream|[只仅]支持\s?(流式|stream)",
 )
 """Streams, which are all that the server has."""
+
+_TOOLS = r"(tools?( (use|usage|calls?|calling))|tools|function[ -]?(calls?|calling)|functions)"
+_ALL_TOOLS = (
+    rf"(?<!parallel )(?<!multiple )(?<![\w.]){_TOOLS}['\"`]?( param(eter)?s?)?( with function calling)?"
+)
+NO_TOOLS = Subject(
+    _FORM_OR_TEMPLATE | {404},
+    r"(\bnot|\bno longer|n't) (yet |currently |fully )*(support|allow|enable|have) (the |any |native )*"
+    rf"{_TOOLS}\b(?! (choice|types?|results?|messages?|names?|of|with|whose|schemas?|in stream))"
+    rf"|{_ALL_TOOLS} (is|are|was|were)(n't| not| no longer)( yet| currently| fully)? "
+    r"(support(ed|ing)?|enabled|available|allowed|implemented)\b"
+    rf"|{_ALL_TOOLS} (is|are) (unsupported|disabled)\b"
+    r"|\bunsupported param: tools\b|\btools param requires\b|\bauto\W{1,4}tool choice requires\b"
+    rf"|\bno (endpoints?|models?|providers?)\b.{{0,20}} that support {_TOOLS}"
+    r"|不支持\s?(调用)?(工具|函数|tools?|function)",
+    never=r"\bstreaming mode\b",
+)
+"""Tools, which the model or its server does not have: Ollama ("does not support tools"), OpenAI ("tools is
+not supported in this model"), llama.cpp ("tools param requires --jinja flag"), vLLM ("auto tool choice
+requires --enable-auto-tool-choice") and OpenRouter ("No endpoints found that support tool use") say it so."""
+
+NO_FORMAT = Subject(
+    _FORM,
+    r"response[ _]?formats?\b|\bjson[ _-]?(schema|mode)\b|\bstructured[ _-]outputs?\b|\btext\.format\b"
+    r"|\bresponse mime type\b",
+    never=r"\btools?(\[|\.)\d|\binput_schema\b",
+)
+"""The form that an answer is to have."""
 
 _FIRST_ROLE: FieldPlace = ("messages", 0, "role")
 _MOST_DIGITS = 10
@@ -484,6 +512,33 @@ def _message_paths(part: str, messages: object) -> Iterator[FieldPath]:
             for function in _objects([call.get("function")]):
                 inner = ((part, "tool_calls", "function", name) for name in function)
                 yield from (path for each in inner if (path := _dispensable(each)))
+
+
+_FORMATS = (("response_format",), ("text", "format"))
+
+
+def refuses_format(refusal: Refusal, sent: Json) -> bool:
+    """Whether it is of the form in which `sent` asks for an agent's answer."""
+    if not asks_for_answer(sent) or not (refusal.is_of(UNKNOWN) or refusal.is_of(INVALID)):
+        return False
+    named = (path[: len(each)] == each for path in _paths_in(refusal) for each in _FORMATS)
+    return refusal.is_of(NO_FORMAT) or any(named)
+
+
+def refuses_tools(refusal: Refusal, sent: Json) -> bool:
+    """Whether it is of all the tools in `sent`: the server has none, or does not know the field."""
+    if "tools" not in sent:
+        return False
+    if refusal.is_of(NO_TOOLS):
+        return True
+    named = ("tools",) in _paths_in(refusal) or _speaks_of("tools", refusal.text)
+    return named and refusal.is_of(UNKNOWN)
+
+
+def _paths_in(refusal: Refusal) -> list[FieldPath]:
+    """The paths named, from the body down."""
+    paths = map(path_of, refusal.all_places)
+    return [path[1:] if path[:1] == ("body",) else path for path in paths]
 
 
 def refused_words(refusal: Refusal, sent: Json) -> frozenset[str]:

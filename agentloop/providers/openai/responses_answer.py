@@ -12,7 +12,8 @@ from typing import Any, TypeAlias
 from agentloop._plumbing.strict_json import cleaned, without_half
 from agentloop.errors import BadAnswerError, ModelUnavailableError, UsageError
 from agentloop.messages import Json, Usage
-from agentloop.models import CUT_SHORT, Answer
+from agentloop.models import CUT_SHORT, Answer, OutputPart
+from agentloop.prompts import FINAL_ANSWER
 from agentloop.providers.openai.chat_parts import check_count, dedupe_calls
 from agentloop.providers.openai.items import BETWEEN_MESSAGES, INPUT_FIELDS, TEXT_FIELDS, message_of
 from agentloop.providers.openai.sse import (
@@ -155,6 +156,7 @@ class GrowingResponse:
         self.end: Json | None = None
         self.size = 0
         self._others = 0
+        self._given: list[OutputPart] = []
 
     @property
     def ending(self) -> Ending:
@@ -179,6 +181,13 @@ class GrowingResponse:
                 raise ServerSaidError({**said, "type": None})
             self._count(kind)
             return self._take(kind, said)
+
+    def given(self) -> Sequence[OutputPart]:
+        """The pieces of answers of a type that came since they were last asked for."""
+        if not self._given:
+            return ()
+        given, self._given = self._given, []
+        return given
 
     def ended(self, foreign: Sequence[bytes], *, done: bool) -> tuple[Answer, str]:
         """The answer of a stream that has ended, and what of its text was not shown.
@@ -254,7 +263,10 @@ class GrowingResponse:
             case "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta", {
                 "delta": str(delta)
             }:
-                self.items.of(event).add_arguments(delta)
+                item = self.items.of(event)
+                item.add_arguments(delta)
+                if item.name.startswith(FINAL_ANSWER):
+                    self._given.append(OutputPart(tool=item.name, text=delta))
             case "response.function_call_arguments.done", _:
                 self.items.of(event).end_arguments(event.get("arguments"))
             case "response.custom_tool_call_input.done", _:
@@ -335,6 +347,7 @@ class _GrowingItem:
 
     def __init__(self, item: Json, index: object) -> None:
         self.id = item.get("id")
+        self.name = str(item.get("name"))
         self.index = index
         self.done = False
         self._item = item

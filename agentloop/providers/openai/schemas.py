@@ -19,6 +19,9 @@ WORDS = REFERENCES | {*CHOICES, "allOf"}
 NAMED_BY_USERS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 """What holds schemas by names that users gave."""
 
+_ANSWER = "answer"
+"""The name of the format that an agent's answers are held to."""
+
 _DATA = frozenset({"default", "const", "enum", "examples", "required"})
 _NULL = {"type": "null"}
 _MOST_UNFOLDED = 1_000
@@ -87,7 +90,15 @@ def answer_format(schema: Json) -> Json:
     """
     strict = _strict(schema)
     is_strict = strict is not None
-    return {"name": "answer", "schema": strict if is_strict else schema, "strict": is_strict}
+    return {"name": _ANSWER, "schema": strict if is_strict else schema, "strict": is_strict}
+
+
+def asks_for_answer(body: Json) -> bool:
+    """Whether a body of either API has the format that `answer_format` gives."""
+    match body:
+        case {"response_format": {"json_schema": {"name": name}}} | {"text": {"format": {"name": name}}}:
+            return bool(name == _ANSWER)
+    return False
 
 
 def _strict(schema: Any) -> Any:

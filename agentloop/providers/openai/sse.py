@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 from agentloop._plumbing.strict_json import Nesting
 from agentloop.errors import BadAnswerError, ModelUnavailableError
 from agentloop.messages import Json
-from agentloop.models import Answer, ModelPart, TextPart
+from agentloop.models import Answer, ModelPart, OutputPart, TextPart
 
 SIGNS_OF_LIFE_FACTOR = 4
 """So many times the longest silence a server may say that it lives, and nothing more: it works, maybe."""
@@ -61,6 +61,10 @@ class GrowingAnswer(Protocol):
 
     def add(self, event: "ServerEvent") -> str:
         """Take one event in; returns the text that came with it."""
+        ...
+
+    def given(self) -> Sequence[OutputPart]:
+        """The pieces of answers of a type that came since they were last asked for."""
         ...
 
     def ended(self, foreign: Sequence[bytes], *, done: bool) -> tuple[Answer, str]:
@@ -273,6 +277,8 @@ async def streamed(
                 break
             if text := growing.add(event):
                 yield TextPart(text=text)
+            for part in growing.given():
+                yield part
             if growing.is_closed:
                 break
     if done or growing.is_closed:
