@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agentloop.cli.settings import settings_for
-from agentloop.providers.openai.wipe_secrets import wipe_secrets
+from agentloop.providers.openai.server import wipe_secrets
 from agentloop.redaction import known_in_address, secrets_in_address
 from tests.cli_kit import agentloop
 from tests.strict_provider import StrictProvider

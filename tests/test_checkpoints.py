@@ -3,7 +3,7 @@
 import hashlib
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -18,7 +18,7 @@ from structlog.testing import LogCapture
 
 from agentloop import Agent, Compaction, MicroCompact, Runner, triggers
 from agentloop.codec import encode
-from agentloop.context import Context, Entry, Growing, RunTools, Shown, next_step, wire_messages
+from agentloop.context import Context, Entry, RunTools, Shown, next_step, wire_messages
 from agentloop.errors import ConflictError, StoreError, UsageError
 from agentloop.events import (
     Cleared,
@@ -378,28 +378,6 @@ async def test_a_conflict_is_one_on_a_part_of_a_log_too() -> None:
     with pytest.raises(ConflictError):
         await session.append(added(Message.user("mine")))
     assert (await session.reload()).context.messages[-1].text == "another writer"
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        lambda context: replace(context, tokens=context.tokens + 1),
-        lambda context: replace(context, visible=context.visible.plus(context.visible[0])),
-        lambda context: replace(
-            context, visible=Growing([replace(context.visible[0], message=Message.user("x"))])
-        ),
-        lambda context: replace(context, visible=Growing(), tokens=0),
-    ],
-)
-async def test_what_a_checkpoint_said_is_held_against_the_whole(wrong: Callable[[Context], Context]) -> None:
-    store = await stored(LOG)
-    true = Context.of(records_of(LOG))
-    part = in_short(true)
-    assert part.starts_after
-    await store.keep_checkpoint("s", checkpoint_of(wrong(part), LOG[-1].id))
-    session = await (await Session.open("s", store)).whole()
-    assert everything(session.context) == everything(true)
-    assert await store.checkpoint("s") is None
 
 
 async def test_a_right_one_is_kept_when_the_whole_is_read() -> None:

@@ -10,6 +10,9 @@ import pytest
 import agentloop
 from agentloop import compaction, strategies, triggers
 from agentloop.context import tokens
+from agentloop.events import MessageRecord, Record
+from agentloop.messages import Message, ToolCall
+from agentloop.testing import context_of
 from tests.nets.surface import names_of
 
 pytestmark = pytest.mark.whole
@@ -23,6 +26,16 @@ WITHOUT = {
     *("trimmed", "left_unread"),  # what summaries do with trims; nothing to configure
     *("estimate_tokens", "fits", "fitted"),  # what the parts beside them are made with
 }
+
+
+GIVEN = {
+    "Message": Message,
+    "MessageRecord": MessageRecord,
+    "Record": Record,
+    "ToolCall": ToolCall,
+    "context_of": context_of,
+}
+"""What examples need not import: what everybody who reads them knows."""
 
 
 def modules() -> list[str]:
@@ -42,6 +55,7 @@ def test_every_example_gives_what_it_shows(name: str) -> None:
     said: list[str] = []
     runner = doctest.DocTestRunner(verbose=False)
     for test in doctest.DocTestFinder().find(importlib.import_module(name)):
+        test.globs = GIVEN | test.globs
         runner.run(test, out=said.append)
     assert runner.failures == 0, "".join(said)
     assert runner.tries > 0

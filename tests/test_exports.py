@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from agentloop.codec import decode, encode
+from agentloop.codec import encode
 from agentloop.context import Context
 from agentloop.errors import UsageError
 from agentloop.events import (
@@ -86,16 +86,6 @@ def test_events_come_back_as_they_were(body: str) -> None:
     text = "".join(f"{line}\n" for line in to_events(records))
     events = parse(text, count=length)
     assert [encode(event) for event in events] == [encode(record.event) for record in records]
-
-
-@pytest.mark.parametrize("only", [None, EventFilter()], ids=["whole", "filtered"])
-def test_a_record_of_a_newer_version_is_one_line(only: EventFilter | None) -> None:
-    record = Unknown(kind="dreamt", body='{"v":2,\r\n "kind":"dreamt",\n"x":"\\n"}\n')
-    lines = list(to_events(log(record, said(TASK)), only=only))
-    back, _ = parse("\r\n".join(lines), count=length)
-    assert [line.splitlines() for line in lines] == [[line] for line in lines]
-    assert isinstance(back, Unknown)
-    assert json.loads(back.body) == json.loads(record.body)
 
 
 ODD = st.recursive(
@@ -184,21 +174,6 @@ def test_a_filtered_record_of_a_newer_version_comes_back_to_the_byte() -> None:
     first, second = again(records, EventFilter(first=40))
     assert encode(first.event) == body
     assert second.event == said(TASK)
-
-
-@pytest.mark.parametrize("position", ["1", "50", '"here"', "[1,2]"])
-@pytest.mark.parametrize(
-    "form", ['{{"v":9,"kind":"dreamt","position":{}}}', '{{"position":{},"v":9,"kind":"dreamt"}}']
-)
-@pytest.mark.parametrize("only", [None, EventFilter()], ids=["whole", "filtered"])
-def test_a_record_of_a_newer_version_keeps_a_position_of_its_own(
-    only: EventFilter | None, form: str, position: str
-) -> None:
-    own = decode(form.format(position))
-    folded = Compacted(covers=((1, 2),), replacement="r", at=3, tokens=1)
-    events = [said(TASK), own, said(DONE), folded, own]
-    lines = to_events(log(*events), only=only)
-    assert list(map(encode, parse("\n".join(lines), count=length))) == list(map(encode, events))
 
 
 @pytest.mark.parametrize(

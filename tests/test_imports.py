@@ -170,5 +170,5 @@ def test_positions_must_ascend(position: str, place: str) -> None:
         )
 
     third, bad = at("3"), at(position)
-    with pytest.raises(UsageError, match="line 2: 'position' must be a whole number of at least 4 here, not"):
+    with pytest.raises(UsageError, match="line 2: 'position' must be a whole number of at least 4, not"):
         parse(f"{third}\n{bad}", count=length)

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from agentloop import Agent, AgentLoopError, OpenAIChat, OpenAIResponses, RetryPolicy, Runner, UsageError
 from agentloop.cli.settings import settings_for
-from agentloop.providers.openai.server import ServerChoice, place_of
-from agentloop.providers.openai.wipe_secrets import wipe_secrets
+from agentloop.providers.openai.server import ServerChoice, place_of, wipe_secrets
 from tests.cli_kit import agentloop
 from tests.kit import watched
 from tests.strict_provider import StrictProvider

@@ -22,8 +22,6 @@ DAMAGES = (
     "DROP TABLE words_data",
     "DROP TABLE words",
     """PRAGMA writable_schema = ON; UPDATE sqlite_schema
-        SET sql = replace(sql, '(id ', '(xd ') WHERE name = 'words_data'""",
-    """PRAGMA writable_schema = ON; UPDATE sqlite_schema
         SET sql = replace(sql, 'ascii', 'asciJ') WHERE name = 'words'""",
     "UPDATE sessions SET number = 'x' WHERE id = 'b'",
     "UPDATE sessions SET number = 9e18 WHERE id = 'b'",

@@ -153,17 +153,6 @@ async def test_a_search_ends_that_has_a_damaged_record_to_index(
     assert [each.record.seq for each in found] == [4, 2]
 
 
-async def test_a_column_that_is_not_what_it_was_called_is_found_by_the_check(
-    store: SQLiteStore, tmp_path: Path
-) -> None:
-    await store.close()
-    path = tmp_path / "sessions.db"
-    content = path.read_bytes()
-    assert content.count(b"started NOT NULL") == 1
-    path.write_bytes(content.replace(b"started NOT NULL", b"stapted NOT NULL"))
-    assert await store.check() == (f"{path}: the table 'leases' has no column 'started'",)
-
-
 @pytest.mark.parametrize("until", ["1e308", "9e999", "unixepoch() + 4e8"])
 async def test_a_lease_that_ends_later_than_it_can_keeps_nobody_from_the_session(
     until: str, store: SQLiteStore, tmp_path: Path

@@ -3,8 +3,7 @@
 import asyncio
 import json
 import sqlite3
-from collections.abc import Callable
-from contextlib import AbstractContextManager, closing
+from contextlib import closing
 from dataclasses import replace
 from hashlib import blake2b
 from math import inf, nan
@@ -22,9 +21,6 @@ from agentloop.messages import Message
 from agentloop.sessions import Session
 from agentloop.sessions.checkpoint import FOLD, checkpoint_of
 from agentloop.stores import InMemoryStore, PostgresStore, SQLiteStore, open_store
-from agentloop.stores.base import SessionScope
-from agentloop.stores.sqlite import search
-from agentloop.stores.sqlite.file import SQLiteFile
 from agentloop.testing import ScriptedModel, calls
 from tests import store_kit
 from tests.cli_kit import Finished, agentloop
@@ -154,49 +150,6 @@ async def test_a_record_damaged_since_it_was_indexed_hides_no_other(
         await store.read("bad")
 
 
-class Interrupted(SQLiteFile):
-    """A file to which another process writes between two transactions: before the first that writes."""
-
-    def __init__(self, path: Path, meanwhile: Callable[[], None]) -> None:
-        super().__init__(path, busy_seconds=10)
-        self._meanwhile: Callable[[], None] | None = meanwhile
-
-    def transaction(self, begin: str = "BEGIN IMMEDIATE") -> AbstractContextManager[sqlite3.Connection]:
-        meanwhile = self._meanwhile
-        if begin == "BEGIN IMMEDIATE" and meanwhile:
-            self._meanwhile = None
-            meanwhile()
-        return super().transaction(begin)
-
-
-@pytest.mark.parametrize("records", [3, 10, 20, 30])
-async def test_a_session_begun_anew_while_it_was_indexed_is_found(records: int, tmp_path: Path) -> None:
-    path = tmp_path / "sessions.db"
-    store = SQLiteStore(path)
-    await store.append("s", [said(f"old words {number}") for number in range(20)], expect=0)
-
-    async def begin_anew() -> None:
-        other = SQLiteStore(path)
-        await other.delete("s")
-        await other.append("s", [said(f"needle {number}") for number in range(records)], expect=0)
-        await other.close()
-
-    def index() -> None:
-        file = Interrupted(path, lambda: asyncio.run(begin_anew()))
-        everything = SessionScope()
-        behind = search.sessions_to_index(everything, file)
-        while behind:
-            behind = search.catch_up(behind, file)
-        file.close()
-
-    await asyncio.to_thread(index)
-    assert len(await store.search("needle")) == records
-    assert list(await store.search("old")) == []
-    await store.append("s", [said("needle more")], expect=records)
-    assert len(await store.search("needle")) == records + 1
-    await store.close()
-
-
 NO_TIMES = [nan, inf, -inf, 10**400, True, "1"]
 
 
@@ -284,7 +237,7 @@ FORGETS = (
 """From now on the server does what a pooler does behind each transaction."""
 
 
-async def test_statements_forgotten_by_the_server_are_prepared_again(database: str) -> None:
+async def test_what_a_pooler_clears_behind_a_transaction_is_not_relied_on(database: str) -> None:
     store = PostgresStore(database, connections=1, retry_seconds=5)
     for at in range(3):
         await store.append("s", [said("one")], expect=at)

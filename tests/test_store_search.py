@@ -11,16 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentloop.codec import encode
 from agentloop.errors import UsageError
 from agentloop.events import Cleared, Event, ModelCalled, Noted, Restored, Unknown
 from agentloop.messages import Message, ToolCall
 from agentloop.stores import InMemoryStore, SQLiteStore
 from agentloop.stores.sqlite.search import MOST_ASKED, MOST_ROWS
-from agentloop.stores.words import MOST_WORD_CHARS, Query, excerpt, is_wordless, searchable, words_of
+from agentloop.stores.words import MOST_WORD_CHARS, Query, excerpt, searchable, words_of
 from tests.kit import added, texts
 from tests.store_kit import said
-from tests.test_codec import events as events_of_every_kind
 
 odd = texts | st.text(st.sampled_from('ab \n"*日本e\u0301\u0327\ud800ไ한-_'), max_size=30)
 
@@ -90,16 +88,6 @@ def test_what_can_be_found() -> None:
     assert searchable(Noted(source="p", data={"k": nested})).count("deep") == 3_000
     silent: list[Event] = [Cleared(items=()), Restored(seq=1), ModelCalled(purpose="p", model="m")]
     assert {searchable(event) for event in [*silent, Unknown(kind="k", body='{"a": "b"}')]} == {""}
-
-
-@given(events_of_every_kind)
-def test_a_record_that_is_not_read_for_its_words_has_none(event: Event) -> None:
-    assert not (is_wordless(encode(event)) and searchable(event))
-
-
-def test_records_of_kinds_that_say_nothing_are_not_read_for_words() -> None:
-    silent: list[Event] = [Cleared(items=()), Restored(seq=1), ModelCalled(purpose="p", model="m")]
-    assert all(is_wordless(encode(event)) for event in silent)
 
 
 @pytest.mark.parametrize("text", ["", "?", None, 5])

@@ -90,7 +90,6 @@ def _unit(asking: Entry, results: Sequence[Entry | None]) -> Unit:
 def turns_of(items: Iterable[S]) -> list[list[S]]:
     """The items by turns, oldest first; what stands before the first user message is one as well.
 
-    >>> from agentloop.messages import Message
     >>> said = [Message.assistant("Hi."), Message.user("Why?"), Message.user("So?")]
     >>> entries = [Entry(seq=at, message=each, tokens=5, original=each) for at, each in enumerate(said, 1)]
     >>> [[entry.seq for entry in turn] for turn in turns_of(entries)]

@@ -68,15 +68,14 @@ async def find_tables(url: str) -> DbosTables:
     Raises:
         StoreError: it cannot be reached or used.
     """
-    found = await found_at(url, connect_seconds=CONNECT_SECONDS, statement_seconds=ANSWER_SECONDS)
-    told = found.keywords
+    told, schema = await found_at(url, connect_seconds=CONNECT_SECONDS, statement_seconds=ANSWER_SECONDS)
     limits = {"connect_timeout": str(CONNECT_SECONDS), "tcp_user_timeout": str(ANSWER_SECONDS * 1000)}
     # DBOS hides a password that stands in its place. The name stands also in the query, where it holds for
     # DBOS's own look for the database too, which is otherwise made in the database `postgres`.
     place = URL.create("postgresql", told["user"], told.get("password"), database=told["dbname"])
     query = {name: value for name, value in (limits | dict(told)).items() if name not in ("user", "password")}
     written = place.set(query=query).render_as_string(hide_password=False)
-    return DbosTables(url=written, schema=schema_name(found.schema))
+    return DbosTables(url=written, schema=schema_name(schema))
 
 
 _OF_PUBLIC = "dbos"

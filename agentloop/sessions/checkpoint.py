@@ -78,26 +78,6 @@ def in_short(context: Context, *, tail: int = TAIL) -> Context:
     return replace(short, older_compactions=context.compaction_count - short.compaction_count)
 
 
-def agree(part: Context, whole: Context) -> bool:
-    """Whether both send the same and are as long, by all that can be told at once."""
-    return _sums(part) == _sums(whole) and all(
-        one.message == other.message for one, other in zip(part.visible, whole.visible, strict=True)
-    )
-
-
-def _sums(context: Context) -> tuple[object, ...]:
-    return (
-        context.length,
-        len(context.visible),
-        context.tokens,
-        context.turns,
-        context.rewritten_at,
-        context.filler,
-        context.compaction_count,
-        len(context.call_ids),
-    )
-
-
 def _tail_start(said: Growing[Entry], tail: int) -> int:
     """Where the newest messages begin: at the newest that is no result, or before it."""
     start = max(0, len(said) - tail)

@@ -17,7 +17,6 @@ from agentloop.events import (
     NotCompacted,
     Record,
     Restored,
-    Unknown,
     select,
 )
 from agentloop.media import label_of
@@ -47,11 +46,10 @@ def to_events(records: Iterable[Record], *, only: EventFilter | None = None) -> 
 
     With `only` those that it takes, each with its `position` in the log in front, since a line's number is no
     longer that; an import gives them new positions where all that they point at is there. Without, a line is
-    the record as the store holds it, to the byte, but where that is not one line, or begins with a position
-    of its own.
+    the record as the store holds it, to the byte.
     """
     if only is None:
-        return (_unpositioned(record) for record in records)
+        return (encode(record.event) for record in records)
     return (_positioned(record) for record in select(records, only))
 
 
@@ -66,24 +64,9 @@ def arranged(said: Sequence[Message]) -> Iterator[Message]:
         yield from (said[place] for place in answered.get(at, ()) if place is not None)
 
 
-def _unpositioned(record: Record) -> str:
-    """The record's text; a position of its own, which only a newer version's has, is not to pass for ours."""
-    text = _one_line(record)
-    return _positioned(record) if POSITION_IN_FRONT.match(text) else text
-
-
 def _positioned(record: Record) -> str:
     """The record as a line that begins with its position; what follows is its text to the byte."""
-    return f'{{"position":{record.seq},{_one_line(record).lstrip()[1:]}'
-
-
-def _one_line(record: Record) -> str:
-    """The record's text; that of a newer version may have line ends, which in JSON can only be blanks."""
-    text = encode(record.event)
-    return text.translate(_BLANKS) if isinstance(record.event, Unknown) else text
-
-
-_BLANKS = str.maketrans("\r\n", "  ")
+    return f'{{"position":{record.seq},{encode(record.event).lstrip()[1:]}'
 
 
 def heading(title: str) -> str:

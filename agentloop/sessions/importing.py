@@ -48,7 +48,6 @@ _MOST_NESTED = MOST_NESTED + 10
 _LINE = pattern(r"([^\n]*)\n?")
 _BETWEEN = pattern(r"[\s,]*")
 _NOT_BLANK = pattern(r"\S")
-_DIGITS = pattern(r"[0-9]{1,16}")
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 
@@ -122,7 +121,7 @@ def _own(pieces: Iterable[_Piece], count: Callable[[Message], int]) -> Iterator[
         with _named(piece.where):
             if _is_event(piece.data):
                 event = _event(piece)
-                position = _position(piece, event, behind)
+                position = _position(piece, behind)
                 yield renumbered(event, position, positions)
                 positions.append(position)
             else:
@@ -286,18 +285,11 @@ def _parted(line: str) -> tuple[str | None, str]:
     return (found[1], "{" + text[found.end() :]) if found else (None, text)
 
 
-def _position(piece: _Piece, event: Event, behind: int) -> int:
-    """Where the record stood in the log that it comes from; by itself at `behind`, behind the one before.
-
-    A program may have put the fields into another order; but one of a newer version may be the record's own.
-    """
-    said, _ = _parted(piece.line)
-    if said is None:
-        said = str(behind) if isinstance(event, Unknown) else json.dumps(piece.data.get("position", behind))
-    position = int(said) if _DIGITS.fullmatch(said) else 0
-    if position < behind:
-        raise UsageError(f"'position' must be a whole number of at least {behind} here, not {said[:40]}")
-    return position
+def _position(piece: _Piece, behind: int) -> int:
+    """Where the record stood in the log that it comes from; by itself at `behind`, behind the one before."""
+    position = piece.data.get("position", behind)
+    whole("'position'", position, behind)
+    return int(position)
 
 
 def _said(data: Any, count: Callable[[Message], int]) -> Iterator[MessageRecord]:

@@ -19,7 +19,7 @@ from agentloop.context import Context
 from agentloop.errors import AgentLoopError, BegunAnewError, ConflictError, SessionNotFoundError, UsageError
 from agentloop.events import Described, Event, Record, Restored
 from agentloop.messages import Message
-from agentloop.sessions.checkpoint import CHECKPOINT_EVERY, agree, checkpoint_of, context_in, is_due
+from agentloop.sessions.checkpoint import CHECKPOINT_EVERY, checkpoint_of, context_in, is_due
 from agentloop.sessions.lease import Holder, Leases
 from agentloop.stores import InMemoryStore
 from agentloop.stores.base import Checkpoint, KeepsCheckpoints, SessionStore, checked_session_id
@@ -121,8 +121,7 @@ class Session:
     async def whole(self) -> Self:
         """This session with all that was ever said in its context, read from the log where it is not there.
 
-        Compactions need it, and taking one back; no step between does. It is held against what the checkpoint
-        said: one that was wrong is forgotten.
+        Compactions need it, and taking one back; no step between does.
 
         Raises:
             StoreError: it could not be read.
@@ -130,11 +129,7 @@ class Session:
         if not self.context.starts_after:
             return self
         records = await self.store.read(self.id, most=self.context.length)
-        context = await _extend(Context(), records)
-        if agree(self.context, context):
-            return replace(self, context=context)
-        await _drop_checkpoint(self.store, self.id)
-        return replace(self, context=context, kept=0)
+        return replace(self, context=await _extend(Context(), records))
 
     async def _ready_for(self, events: Sequence[Event]) -> Self:
         """The session with a context that these events can be added to."""

@@ -8,7 +8,7 @@ one place, and a log that is looked through is held against its line (`LogCheck`
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 from agentloop._plumbing.checks import shown
@@ -288,7 +288,6 @@ class LogCheck:
         self._session_id = session_id
         self._record_of = record_of
         self._line: SessionInfo | None = None
-        self._newest = 0.0
         self._is_whole = True
         self.seq = 0
 
@@ -300,18 +299,8 @@ class LogCheck:
 
     def faults_of_line(self, listed: SessionInfo | None) -> Iterator[str]:
         """A line where the list says what the whole log does not; `listed` is None where it says nothing."""
-        if self._is_whole and self._as_it_may_be(listed) != self._line:
+        if self._is_whole and listed != self._line:
             yield f"{self._place}: its line in the list says what its log does not{self._which(listed)}"
-
-    def _as_it_may_be(self, listed: SessionInfo | None) -> SessionInfo | None:
-        """The line with the latest time of all, where it has one that older versions may have left there.
-
-        They put down the time of the newest record, which is not the latest where a clock was set back.
-        """
-        line = self._line
-        if listed and line and self._newest <= listed.updated <= line.updated:
-            return replace(listed, updated=line.updated)
-        return listed
 
     def _faults(self, row: Sequence[Any]) -> Iterator[str]:
         if not isinstance(row[0], int):
@@ -326,7 +315,6 @@ class LogCheck:
             yield str(error)
         else:
             self._line = changed(self._line, self._session_id, change_of([event]))
-            self._newest = float(event.time)
 
     def _which(self, listed: SessionInfo | None) -> str:
         if listed is None or self._line is None:

@@ -11,23 +11,19 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any, Self, get_args
+from typing import Any, Self
 
 from agentloop._plumbing.checks import shown
 from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.truncate import head, tail
-from agentloop.codec import SCHEMA_VERSION
 from agentloop.errors import DamagedError, UsageError
 from agentloop.events import (
-    AnyEvent,
     Compacted,
     Described,
     Event,
     MessageRecord,
     Noted,
     Record,
-    Unknown,
-    kind_name,
 )
 from agentloop.messages import ToolCall
 from agentloop.stores.base import Found
@@ -71,15 +67,6 @@ def searchable(event: Event) -> str:
             return _lines(*_texts(data))
         case _:
             return ""
-
-
-def is_wordless(body: str) -> bool:
-    """Whether a record's text begins as those of kinds that say nothing to be found, which need no reading.
-
-    >>> is_wordless('{"v":1,"kind":"model_called","id":"x","time":1.0}')
-    True
-    """
-    return body.startswith(_wordless())
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,13 +128,11 @@ def words_in(record: Record) -> list[str]:
     return words_of(searchable(record.event))
 
 
-def worded_record(body: object, read: Callable[[], Record]) -> Record | None:
-    """The record of that text, which `read` makes of it; None where no search finds it.
+def whole_record(read: Callable[[], Record]) -> Record | None:
+    """The record that `read` makes of its text; None for one that is damaged.
 
-    One that is damaged keeps nobody from finding the others: reading the log tells of it.
+    That keeps nobody from finding the others: reading the log tells of it.
     """
-    if isinstance(body, str) and is_wordless(body):
-        return None
     try:
         return read()
     except DamagedError:
@@ -184,12 +169,6 @@ def _folded(run: str) -> tuple[str, ...]:
 
 def _joined(words: Sequence[str]) -> str:
     return f" {' '.join(words)} "
-
-
-@cache
-def _wordless() -> tuple[str, ...]:
-    kinds = set(get_args(AnyEvent)) - {MessageRecord, Compacted, Described, Noted, Unknown}
-    return tuple(f'{{"v":{SCHEMA_VERSION},"kind":"{kind_name(kind)}",' for kind in kinds)
 
 
 @cache

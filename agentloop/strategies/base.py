@@ -62,7 +62,6 @@ class DropOldest:
     that the server's refusal leaves, and drops more.
 
     Example:
-        >>> from agentloop.messages import Message
         >>> said = [Message.user("the first"), Message.user("the second"), Message.user("the third")]
         >>> entries = [Entry(seq=at, message=m, tokens=8, original=m) for at, m in enumerate(said, 1)]
         >>> [entry.original.text for entry in DropOldest()(entries, 60, len)]
@@ -81,7 +80,6 @@ class DropAgentItems:
     Calls, results and assistant texts are such items. What users said stays, and so do earlier records.
 
     Example:
-        >>> from agentloop.messages import Message
         >>> said = [Message.user("Why?"), Message.assistant("Rust."), Message.assistant("It rained.")]
         >>> entries = [Entry(seq=at, message=m, tokens=8, original=m) for at, m in enumerate(said, 1)]
         >>> [entry.original.text for entry in DropAgentItems()(entries, 60, len)]
@@ -102,7 +100,6 @@ class LastLines:
     held the whole since the result came, that one is named.
 
     Example:
-        >>> from agentloop.messages import Message
         >>> result = Message.tool("call_1", "collected\\nok\\nok\\n2 passed")
         >>> entry = Entry(seq=3, message=result, tokens=12, original=result)
         >>> print(LastLines(2)([entry], 1_000, len)[0].original.text)
@@ -141,7 +138,6 @@ class CapToolText:
     `[Old tool result content cleared]`, as small as that is.
 
     Example:
-        >>> from agentloop.messages import Message
         >>> said = [Message.tool("call_1", "old " * 50), Message.tool("call_2", "new")]
         >>> entries = [Entry(seq=at, message=m, tokens=60, original=m) for at, m in enumerate(said, 1)]
         >>> [entry.original.text for entry in CapToolText(3)(entries, 1_000, len)]
@@ -173,7 +169,6 @@ class MarkOldResults:
     They stay readable in the log.
 
     Example:
-        >>> from agentloop.messages import Message
         >>> said = [Message.tool("call_1", "a long result of old"), Message.tool("call_2", "the newest")]
         >>> entries = [Entry(seq=at, message=m, tokens=9, original=m) for at, m in enumerate(said, 1)]
         >>> [entry.original.text for entry in MarkOldResults(keep=1)(entries, 1_000, len)]
@@ -615,8 +610,6 @@ def foldable(context: Context, budget: Budget) -> list[Unit]:
     newest exchange or answer.
 
     Example:
-        >>> from agentloop.messages import Message
-        >>> from agentloop.testing import context_of
         >>> said = [Message.user("hi"), Message.assistant("ok"), Message.user("go"), Message.assistant("no")]
         >>> context = context_of(*said)
         >>> [unit.seqs for unit in foldable(context, Budget(window=8_000, fixed=0, model="m"))]
@@ -634,8 +627,6 @@ def cut_of(
     stands for earlier ones.
 
     Example:
-        >>> from agentloop.messages import Message
-        >>> from agentloop.testing import context_of
         >>> context = context_of(*[Message.user("next")] * 5)
         >>> units = foldable(context, Budget(window=8_000, fixed=0, model="m"))
         >>> cut = cut_of(context, units[1:])

@@ -81,8 +81,6 @@ class Scope:
         UsageError: the rule is none of these two.
 
     Example:
-        >>> from agentloop.events import MessageRecord, Record
-        >>> from agentloop.messages import Message
         >>> events = [MessageRecord(message=Message.user("?"), tokens=900, run_id=run) for run in "abcd"]
         >>> context = Context.of(Record(seq=seq, event=event) for seq, event in enumerate(events, 1))
         >>> budget = Budget(window=4_000, fixed=100, model="m")
@@ -201,8 +199,6 @@ def Blocks(  # noqa: N802 — it reads like the strategies that are classes
         UsageError: a number is below its least: 0 turns, 20 tokens, 1 line.
 
     Example:
-        >>> from agentloop.messages import Message
-        >>> from agentloop.testing import context_of
         >>> said = [Message.user("next?"), Message.assistant("done")] * 5
         >>> context = context_of(*said, tokens=500)
         >>> Blocks(1, 2)(context, Budget(window=4_000, fixed=100, model="m")).covers
@@ -321,8 +317,6 @@ class RecursiveSummary(CountingStrategy):
             is blank.
 
     Example:
-        >>> from agentloop.messages import Message
-        >>> from agentloop.testing import context_of
         >>> said = [Message.user("next?"), Message.assistant("done")] * 10
         >>> context = context_of(*said, tokens=100)
         >>> cut = RecursiveSummary(keep=4, overlap=1)(context, Budget(window=4_000, fixed=100, model="m"))

@@ -152,8 +152,6 @@ def Tiered(  # noqa: N802 — it reads like the strategies that are classes
             target is not above 0 and at most 1, or the least share is above the share.
 
     Example:
-        >>> from agentloop.messages import Message
-        >>> from agentloop.testing import context_of
         >>> said = [Message.user("next?"), Message.assistant("done")] * 5
         >>> context = context_of(*said, tokens=500)
         >>> cut = Tiered()(context, Budget(window=8_000, fixed=100, model="m"))

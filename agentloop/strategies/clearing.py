@@ -51,7 +51,6 @@ class MicroCompact:
     batch must save: 0 is the textbook rule (at each step), None is a quarter of the window's room.
 
     Example:
-        >>> from agentloop.testing import context_of
         >>> said = [Message.tool("c1", "a line " * 90), Message.assistant("I have read it.")]
         >>> context = context_of(*said, tokens=700)
         >>> old = MicroCompact(keep_messages=1, max_chars=20)
@@ -393,8 +392,6 @@ class ClearResults(CountingStrategy):
         UsageError: a number is no whole number of at least 0.
 
     Example:
-        >>> from agentloop.events import MessageRecord, Record
-        >>> from agentloop.messages import Message, ToolCall
         >>> call, answer = ToolCall(id="a", name="read"), Message.assistant("done")
         >>> said = [Message.assistant(None, [call]), Message.tool("a", "word " * 900), answer]
         >>> sizes = [10, 905, 7]

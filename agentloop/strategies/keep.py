@@ -32,8 +32,6 @@ class KeepRecentFraction(CountingStrategy):
         UsageError: the fraction is not at least 0 and below 1, or `at` neither `exchange` nor `turn`.
 
     Example:
-        >>> from agentloop.messages import Message
-        >>> from agentloop.testing import context_of
         >>> said = [Message.user("hi"), Message.assistant("ok"), Message.user("go"), Message.assistant("no")]
         >>> context = context_of(*said, tokens=1_000)
         >>> cut = KeepRecentFraction(0.2)(context, Budget(window=8_000, fixed=0, model="m"))
@@ -73,8 +71,6 @@ class KeepRecentTurns(CountingStrategy):
             at most 1, or `most_tokens` is below `least_tokens`.
 
     Example:
-        >>> from agentloop.messages import Message
-        >>> from agentloop.testing import context_of
         >>> said = [Message.user("hi"), Message.assistant("ok"), Message.user("go"), Message.assistant("no")]
         >>> context = context_of(*said)
         >>> cut = KeepRecentTurns(1)(context, Budget(window=8_000, fixed=0, model="m"))
@@ -153,8 +149,6 @@ class KeepUserMessages(CountingStrategy):
         UsageError: `max_tokens` is no whole number of at least 1.
 
     Example:
-        >>> from agentloop.messages import Message
-        >>> from agentloop.testing import context_of
         >>> said = [Message.user("hi"), Message.assistant("ok"), Message.user("go"), Message.assistant("no")]
         >>> said += [Message.user("and now?"), Message.assistant("done")]
         >>> context = context_of(*said)
@@ -189,8 +183,6 @@ class SlidingWindow(CountingStrategy):
         UsageError: `max_events` is no whole number of at least 1.
 
     Example:
-        >>> from agentloop.messages import Message
-        >>> from agentloop.testing import context_of
         >>> said = [Message.user("hi"), Message.assistant("ok"), Message.user("go"), Message.assistant("no")]
         >>> context = context_of(*said)
         >>> SlidingWindow(3)(context, Budget(window=8_000, fixed=0, model="m"))
@@ -223,8 +215,6 @@ class TurnWindow(CountingStrategy):
         UsageError: `max_turns` is no whole number of at least 1.
 
     Example:
-        >>> from agentloop.messages import Message
-        >>> from agentloop.testing import context_of
         >>> said = [Message.user("hi"), Message.assistant("ok"), Message.user("go"), Message.assistant("no")]
         >>> context = context_of(*said)
         >>> TurnWindow(1)(context, Budget(window=8_000, fixed=0, model="m")).covers
@@ -260,8 +250,6 @@ class TokenWindow(CountingStrategy):
         UsageError: `max_tokens` is no number of tokens from 1 to 1,000,000,000.
 
     Example:
-        >>> from agentloop.messages import Message
-        >>> from agentloop.testing import context_of
         >>> said = [Message.user("hi"), Message.assistant("ok"), Message.user("go"), Message.assistant("no")]
         >>> context = context_of(*said)
         >>> TokenWindow("0.03k")(context, Budget(window=8_000, fixed=0, model="m")).covers

@@ -49,12 +49,6 @@ _DEFINITION = re.compile(
     r"(?:def|class|function|fn|func|struct|enum|trait|interface|type|module)[ \t]+(\w+)",
     re.MULTILINE,
 )
-_ASSIGNMENT = re.compile(r"^([A-Za-z_]\w*)[ \t]*(?::[^=\n]+)?=(?!=)", re.MULTILINE)
-_ALL = re.compile(r"^__all__\s*(?::[^=\n]+)?\+?=\s*[\[(]([^\])]*)", re.MULTILINE)
-_SECTION = re.compile(r"^\[+([^\[\]\n]+)\]+[ \t]*(?:#.*)?$", re.MULTILINE)
-_KEY = re.compile(r"^([A-Za-z_][\w.-]*)[ \t]*[:=]", re.MULTILINE)
-_FIELD = re.compile(r'^(?:\{?[ \t]{1,4}|\{)"([^"\n]+)"[ \t]*:', re.MULTILINE)
-_TITLE = re.compile(r"<title[^>]*>(?P<text>.*?)</title>", re.IGNORECASE | re.DOTALL)
 LISTED_AT_ONCE = 100
 LINES_READ = 60
 TRIES = 2
@@ -202,7 +196,7 @@ def describe_file(path: str, lines: Sequence[str]) -> str:
     text = "\n".join(line.rstrip() for line in lines).lstrip("\ufeff")
     if not text.strip():
         return "is empty"
-    for finder in (*_FINDERS.get(PurePosixPath(path).suffix.lower(), (_comment, _definitions)), _first_line):
+    for finder in (*_FINDERS.get(PurePosixPath(path).suffix.lower(), _CODE), _first_line):
         if what := finder(text):
             return what
     return "says nothing of itself"
@@ -241,57 +235,23 @@ def _heading(text: str) -> str | None:
     return first_sentence(found["text"] or found["under"]) if found else None
 
 
-def _title(text: str) -> str | None:
-    found = _TITLE.search(text)
-    return first_sentence(found["text"]) or None if found else None
-
-
-def _columns(text: str) -> str | None:
-    return _named("has the columns", re.split(r"[,;\t]", text.strip().split("\n")[0]))
-
-
-def _exports(text: str) -> str | None:
-    found = _ALL.search(text)
-    return _named("exports", re.findall(r"['\"](\w+)['\"]", found[1])) if found else None
-
-
 def _first_line(text: str) -> str | None:
     return first_sentence(text) or None
 
 
-def _named(lead: str, names: Sequence[str]) -> str | None:
-    """The names after the lead: public ones first, and how many more there are."""
-    found = dict.fromkeys(name.strip(" \"'") for name in names if name.strip(" \"'"))
-    ordered = sorted(found, key=lambda name: name.startswith("_"))
+def _definitions(text: str) -> str | None:
+    """The names that it defines: public ones first, and how many more there are."""
+    ordered = sorted(dict.fromkeys(_DEFINITION.findall(text)), key=lambda name: name.startswith("_"))
     more = len(ordered) - _MOST_NAMES
     shown = ", ".join(ordered[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
-    return shorten(f"{lead} {shown}", LONGEST) if ordered else None
+    return shorten(f"defines {shown}", LONGEST) if ordered else None
 
 
-def _names_by(lead: str, pattern: re.Pattern[str]) -> Finder:
-    return lambda text: _named(lead, pattern.findall(text))
-
-
-_definitions = _names_by("defines", _DEFINITION)
-_keys = _names_by("sets", _KEY)
-_sections = _names_by("has the sections", _SECTION)
-_PYTHON = (_docstring, _comment, _definitions, _exports, _names_by("sets", _ASSIGNMENT))
-
-
-_FINDERS: dict[str, tuple[Finder, ...]] = {
-    ".py": _PYTHON,
-    ".pyi": _PYTHON,
+_CODE = (_comment, _definitions)
+_FINDERS: Mapping[str, tuple[Finder, ...]] = {
+    ".py": (_docstring, *_CODE),
+    ".pyi": (_docstring, *_CODE),
     ".md": (_heading,),
-    ".markdown": (_heading,),
     ".rst": (_heading,),
-    ".txt": (_first_line,),
-    ".html": (_title, _comment),
-    ".htm": (_title, _comment),
-    ".json": (_names_by("has the fields", _FIELD),),
-    ".csv": (_columns,),
-    ".toml": (_comment, _sections, _keys),
-    ".ini": (_comment, _sections, _keys),
-    ".cfg": (_comment, _sections, _keys),
-    ".yaml": (_comment, _keys),
-    ".yml": (_comment, _keys),
+    ".txt": (),
 }

@@ -17,7 +17,7 @@ from agentloop._plumbing.strict_json import cleaned
 from agentloop.errors import BadAnswerError, ModelUnavailableError, UsageError
 from agentloop.messages import INLINE_REASONING, Json, Message, Usage
 from agentloop.models import CUT_SHORT, Answer, OutputPart
-from agentloop.providers.openai.chat_parts import GrowingCalls, GrowingContent, GrowingFields, lone_call_in
+from agentloop.providers.openai.chat_parts import GrowingCalls, GrowingContent, GrowingFields
 from agentloop.providers.openai.sse import (
     BROKEN_OFF,
     Ending,
@@ -167,8 +167,7 @@ class GrowingCompletion:
         self.begun = False
         self.size = 0
         self.finish = GrowingFinish()
-        self._calls = GrowingCalls()
-        self._lone_call = GrowingCalls()
+        self.calls = GrowingCalls()
         self._usage: Usage | None = None
         self._content = GrowingContent()
         self._place: int | None = None
@@ -178,11 +177,6 @@ class GrowingCompletion:
         """Whether a completion came, or a chunk of one, that holds no choice."""
         self._is_other = False
         """Whether something else came, or a choice."""
-
-    @property
-    def calls(self) -> GrowingCalls:
-        """Its tool calls; in the older form only where it has no others, as some servers say a call twice."""
-        return self._calls or self._lone_call
 
     @property
     def ending(self) -> Ending:
@@ -304,7 +298,8 @@ class GrowingCompletion:
         if usage := choice.get("usage"):
             self._note_usage(usage)
         said = self._new_in(choice)
-        calls = self._add_calls(said)
+        if calls := bool(said.get("tool_calls")):
+            (self.calls.add_deltas if self._by_deltas else self.calls.add_whole)(said["tool_calls"])
         text, adds = self._add_said(said)
         self.size += adds or calls
         self.finish.note(choice.get("finish_reason"), adds=adds or calls, text=bool(text), calls=calls)
@@ -320,14 +315,6 @@ class GrowingCompletion:
             return {}
         return message
 
-    def _add_calls(self, said: Json) -> bool:
-        """Take in the calls that a choice says; returns whether there are any."""
-        found = [(self._calls, said.get("tool_calls")), (self._lone_call, lone_call_in(said))]
-        for growing, calls in found:
-            if calls:
-                (growing.add_deltas if self._by_deltas else growing.add_whole)(calls)
-        return any(calls for _, calls in found)
-
     def _add_said(self, said: Json) -> tuple[str, bool]:
         """Take in what else a choice says; returns the text to show, and whether it added anything."""
         text, adds = "", False
@@ -336,7 +323,7 @@ class GrowingCompletion:
                 text += self._content.add(value)
             elif key == "refusal":
                 text += self._content.add_refusal(value)
-            elif key not in ("role", "tool_calls", "function_call"):
+            elif key not in ("role", "tool_calls"):
                 adds = self._fields.add(key, value) or adds
         return text, adds or bool(text or said.get("content"))
 

@@ -458,14 +458,6 @@ def _piece_in(name: str, fragment: Json) -> Iterator[OutputPart]:
         yield OutputPart(tool=name, text=arguments)
 
 
-def lone_call_in(said: Json) -> list[Json]:
-    """The fragment of the lone call in a delta or a message, in the field that `tool_calls` replaced:
-    https://platform.openai.com/docs/api-reference/chat/object."""
-    function = said.get("function_call")
-    is_call = isinstance(function, dict) and any(function.values())
-    return [{"index": 0, "function": function}] if is_call else []
-
-
 def _told(call: Json) -> tuple[str, tuple[str, str]]:
     """The id of a call, and what the call says."""
     function = call["function"]

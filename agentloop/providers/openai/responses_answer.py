@@ -1,13 +1,11 @@
 """A response that grows: the events of the Responses API merged into one answer.
 
 The event that ends a stream holds the whole response as a rule. Some servers leave out of it what came before
-it, or send it empty: what came then fills it. An answer in one piece ends here in the same way.
+it, or send it empty: then what came counts. An answer in one piece ends here in the same way.
 """
 
-from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from typing import Any, TypeAlias
+from typing import Any
 
 from agentloop._plumbing.strict_json import cleaned, without_half
 from agentloop.errors import BadAnswerError, ModelUnavailableError, UsageError
@@ -211,7 +209,7 @@ class GrowingResponse:
         raise ModelUnavailableError(BROKEN_OFF)
 
     def answer(self) -> Answer:
-        """What has come, as one answer; what came whole is in it also where the end leaves it out.
+        """What has come, as one answer: what the end says of it, unless more than that came before.
 
         Raises:
             ModelUnavailableError: nothing of a call's arguments came, nor that it is whole.
@@ -222,7 +220,8 @@ class GrowingResponse:
         output = end.get("output")
         with noting(begun=bool(self.items)):
             if isinstance(output, list) and output:
-                return _answer_of(end, self.items.completing(output))
+                came = self.items.said()
+                return _answer_of(end, came if _size(came) > _size(output) else output)
             answer = _answer_of(end, self.items.output())
         if answer.finish not in CUT_SHORT and self.items.has_a_bare_call():
             raise ModelUnavailableError(BROKEN_OFF)
@@ -328,9 +327,9 @@ class GrowingItems:
     def __bool__(self) -> bool:
         return bool(self._items)
 
-    def completing(self, output: Sequence[object]) -> list[Any]:
-        """The items of the whole output that ends a stream, with what came and it leaves out or empty."""
-        return completed(output, self.output(), [each.counts for each in self._items])
+    def said(self) -> list[Json]:
+        """The items of which something came."""
+        return [each.item() for each in self._items if each.is_said]
 
     def has_a_bare_call(self) -> bool:
         """Whether a call has begun of whose arguments nothing came, nor that it is whole."""
@@ -361,13 +360,15 @@ class _GrowingItem:
         return self.done or (self._arguments_done and _is_call(self._item))
 
     @property
-    def counts(self) -> bool:
-        """Whether it was said, though the end of all says nothing of it: it is whole, or is shown text."""
-        return self.is_whole or bool(self._parts)
+    def is_said(self) -> bool:
+        """Whether it is whole, or something came of its text or its arguments."""
+        return self.is_whole or bool(self._parts or self._arguments)
 
     def end(self, item: Json) -> None:
-        """Take the whole item; what it leaves empty is what came before it."""
-        self._item, self.done = filled(item, {**self.item(), "type": item.get("type")}), True
+        """Take the whole item; one that says nothing leaves what came before it."""
+        says, _ = _size([item])
+        came = {} if says else {name: said for name, said in self.item().items() if name in _SAYING}
+        self._item, self.done = {**item, **came}, True
 
     def add_part(self, index: int, part: Json) -> None:
         """Take a part of a message; what it holds of its text stands in place of what came so far."""
@@ -421,6 +422,20 @@ def _holding(part: Json, text: str) -> Json:
     return {**part, field: text} if field else part
 
 
+_SAYING = ("content", *INPUT_FIELDS.values())
+"""The fields of an item that say something."""
+
+
+def _size(items: Sequence[Any]) -> tuple[int, int]:
+    """How much is said in these items, in characters, and how many they are."""
+    objects = [item for item in items if isinstance(item, Mapping)]
+    contents = [item["content"] for item in objects if isinstance(item.get("content"), list)]
+    parts = [part for content in contents for part in content if isinstance(part, Mapping)]
+    names = {*_SAYING, *TEXT_FIELDS.values()}
+    texts = (each.get(name) for each in (*objects, *parts) for name in names)
+    return sum(len(text) for text in texts if isinstance(text, str)), len(objects)
+
+
 class ShownText:
     """Pieces of text as they are shown: together they are the text of the whole message.
 
@@ -449,104 +464,3 @@ class ShownText:
         """What of the whole text has not been shown; nothing where other text than this was."""
         shown = "".join(self._shown)
         return text[len(shown) :] if text.startswith(shown) else ""
-
-
-Places: TypeAlias = Mapping[int, int]
-"""Where items of the end stand, and where the same items stand among those that came."""
-
-_TEXT_FIELDS = {**TEXT_FIELDS, "text": "text"}
-
-
-def filled(item: Json, before: Json) -> Json:
-    """The item, with the text or the arguments that came `before` where it has none."""
-    kind = str(item.get("type"))
-    if kind in INPUT_FIELDS:
-        field = INPUT_FIELDS[kind]
-        return item if item.get(field) or not before.get(field) else {**item, field: before[field]}
-    parts = before.get("content")
-    if kind != "message" or not (isinstance(parts, list) and parts):
-        return item
-    return {**item, "content": _filled_parts(item.get("content"), parts)}
-
-
-def completed(output: Sequence[Any], came: Sequence[Json], whole: Sequence[bool]) -> list[Any]:
-    """The items of the end, filled, and in their order among them the `whole` ones that it leaves out.
-
-    Items of one type are told apart by their ids, calls by those of the call. Where the end has others than
-    came they are the same ones in their order if there are as many, and else nothing of that type is added.
-    """
-    known = _known(output, came)
-    unknown = {_kind(item) for at, item in enumerate(output) if at not in known}
-    same = set(known.values())
-    missing = deque(
-        at for at, item in enumerate(came) if at not in same and whole[at] and _kind(item) not in unknown
-    )
-    items: list[Any] = []
-    for at, item in enumerate(output):
-        while at in known and missing and missing[0] < known[at]:
-            items.append(came[missing.popleft()])
-        items.append(filled(item, came[known[at]]) if at in known else item)
-    return [*items, *(came[at] for at in missing)]
-
-
-def _known(output: Sequence[Any], came: Sequence[Json]) -> Places:
-    named: dict[tuple[str, str], deque[int]] = {}
-    for at, item in enumerate(came):
-        named.setdefault((_kind(item), _name(item)), deque()).append(at)
-    known: dict[int, int] = {}
-    for at, item in enumerate(output):
-        same = named.get((_kind(item), _name(item)))
-        if same and _name(item):
-            known[at] = same.popleft()
-    return known | _in_order(_others(output, known.keys()), _others(came, set(known.values())))
-
-
-def _others(items: Sequence[Any], known: AbstractSet[int]) -> dict[str, list[int]]:
-    """Where the items stand that are not known, by their types."""
-    others: dict[str, list[int]] = {}
-    for at, item in enumerate(items):
-        if at not in known:
-            others.setdefault(_kind(item), []).append(at)
-    return others
-
-
-def _in_order(ours: Mapping[str, list[int]], theirs: Mapping[str, list[int]]) -> dict[int, int]:
-    """The places of a type, where there are as many here and there."""
-    return {
-        here: there
-        for kind, places in ours.items()
-        if len(places) == len(theirs.get(kind, ()))
-        for here, there in zip(places, theirs[kind], strict=True)
-    }
-
-
-def _filled_parts(content: object, before: Sequence[Any]) -> object:
-    if not content:
-        return before
-    if not isinstance(content, list):
-        return content
-    earlier = [*before, *([None] * len(content))]
-    return [_filled_part(part, old) for part, old in zip(content, earlier, strict=False)]
-
-
-def _filled_part(part: Any, before: Any) -> Any:
-    field = _text_field(part)
-    if field is None or part.get(field) or field != _text_field(before):
-        return part
-    return {**part, field: before.get(field)}
-
-
-def _text_field(part: object) -> str | None:
-    return _TEXT_FIELDS.get(str(part.get("type"))) if isinstance(part, Mapping) else None
-
-
-def _kind(item: object) -> str:
-    return str(item.get("type")) if isinstance(item, Mapping) else ""
-
-
-def _name(item: object) -> str:
-    """The id by which an item is known."""
-    if not isinstance(item, Mapping):
-        return ""
-    name = (_kind(item) in INPUT_FIELDS and item.get("call_id")) or item.get("id")
-    return name if isinstance(name, str) else ""

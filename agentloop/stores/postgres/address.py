@@ -2,7 +2,7 @@
 
 import math
 import os
-import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,19 +12,6 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from agentloop.errors import UsageError
 
 _FORM = "use postgresql://user:password@host:port/database?option=value, other characters as %XX"
-_UNKNOWN = "invalid URI query parameter"
-_FAULTS = (
-    _UNKNOWN,
-    'missing key/value separator "=" in URI query parameter',
-    'extra key/value separator "=" in URI query parameter',
-    "invalid percent-encoded token",
-    "forbidden value %00 in percent-encoded value",
-    'end of string reached when looking for matching "]" in IPv6 host address',
-    "IPv6 host address may not be empty",
-    "unexpected character",
-)
-"""What libpq says of a URL before it repeats a part of it."""
-_NAMED = re.compile(r'"([a-z_]{1,40})"\s*$')
 _LEAST_CONNECT_SECONDS = 2
 """Less is taken as this by libpq: https://www.postgresql.org/docs/current/libpq-connect.html."""
 _MOST_SECONDS = 1_000_000
@@ -72,12 +59,11 @@ def _parameters(url: str) -> dict[str, Any]:
     # A bare @ or / of a password would make libpq take some of it for the host, and say so in its errors.
     if before_query.count("@") > 1 or "@" in before_query.partition("/")[2]:
         raise _bad("a bare @ or / stands before the host: write %40 or %2F")
-    try:
-        parameters, fault = dict[str, Any](conninfo_to_dict(url)), ""
-    except (psycopg.Error, UnicodeError) as error:
-        parameters, fault = {}, _without_values(str(error), url)
-    if fault:  # raised here, as a chain to libpq's error would repeat parts of the URL
-        raise _bad(fault)
+    parameters: dict[str, Any] | None = None
+    with suppress(psycopg.Error, UnicodeError):  # whose words repeat parts of the URL
+        parameters = conninfo_to_dict(url)
+    if parameters is None:
+        raise _bad("libpq cannot read it: an option is unknown or has no value, or a % stands alone")
     if not set(str(parameters.get("port") or "")) <= set("0123456789,"):
         raise _bad("the port is no number")
     # A URL within: its password would stand in our texts, and in the server's.
@@ -89,16 +75,6 @@ def _parameters(url: str) -> dict[str, Any]:
 
 def _bad(fault: str) -> UsageError:
     return UsageError(f"bad PostgreSQL URL: {fault}; {_FORM}")
-
-
-def _without_values(words: str, url: str) -> str:
-    """libpq's words for what is wrong, without what they repeat of the URL but a parameter's name."""
-    fault = next((known for known in _FAULTS if words.startswith(known)), "libpq cannot read it")
-    named = _NAMED.search(words)
-    # Behind an @ that far back, what looks like a name may be a part of a password.
-    if fault == _UNKNOWN and named and "@" not in url.partition("?")[2]:
-        return f"{fault} {named[1]!r}"
-    return fault
 
 
 def _label(given: dict[str, Any]) -> str:

@@ -10,7 +10,6 @@ import random
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self, TypeVar
 
@@ -31,8 +30,6 @@ _LONGEST_WAIT_SECONDS = 0.5
 _STARTING = "57P03"
 _RACED = ("40001", "40P01")
 """Another writer came between: the same call may work at once."""
-_UNPREPARED = ("26000", "42P05")
-"""A statement that was prepared is not there, or another's is: a pooler stands in between."""
 
 
 class Link:
@@ -44,9 +41,8 @@ class Link:
     second and carry some chance. A server that was never reached is asked only once. Nobody waits for one of
     the connections longer than `longest_wait` seconds.
 
-    Statements are prepared, until one that was is not there: then a pooler hands on other connections than
-    those they were prepared on, or clears them (https://www.pgbouncer.org/features.html), and none is from
-    then on.
+    No statement is prepared: a pooler in between may hand on other connections than those on which it was, or
+    clear them (https://www.pgbouncer.org/features.html).
     """
 
     def __init__(
@@ -57,7 +53,6 @@ class Link:
         self._connections = connections
         self._longest_wait = longest_wait
         self._retry_seconds = retry
-        self._prepares = True
         self._is_away = False
         self._pools: dict[asyncio.AbstractEventLoop, _Pool] = {}
         self._forget_all()
@@ -114,10 +109,6 @@ class Link:
     def _may_work_again(self, error: Error, pool: "_Pool") -> bool:
         if state_of(error) in _RACED:
             return True
-        if self._prepares and state_of(error) in _UNPREPARED:
-            self._prepares = False
-            self._forget(pool)
-            return True
         if not is_lost(error):
             return False
         self._forget(pool)
@@ -130,12 +121,8 @@ class Link:
             for other in [each for each in self._pools if each.is_closed()]:
                 self._pools.pop(other).close()
             if loop not in self._pools:
-                threshold = 1 if self._prepares else None
-                self._pools[loop] = _Pool(
-                    partial(connect, self._address.conninfo, prepare_threshold=threshold),
-                    self._connections,
-                    self._longest_wait,
-                )
+                make = partial(connect, self._address.conninfo)
+                self._pools[loop] = _Pool(make, self._connections, self._longest_wait)
             return self._pools[loop]
 
     def _notice_fork(self) -> None:
@@ -221,13 +208,13 @@ class _Pool:
             self.close()
 
 
-async def connect(conninfo: str, *, prepare_threshold: int | None = 1) -> "_Connection":
-    """A new connection, which commits each statement by itself; with no threshold it prepares none.
+async def connect(conninfo: str) -> "_Connection":
+    """A new connection, which commits each statement by itself and prepares none.
 
     Raises:
         Error: as psycopg and libpq raise it, without the password.
     """
-    return await _Connection.connect(conninfo, autocommit=True, prepare_threshold=prepare_threshold)
+    return await _Connection.connect(conninfo, autocommit=True, prepare_threshold=None)
 
 
 class _Connection(AsyncConnection[Any]):
@@ -257,21 +244,14 @@ class _Connection(AsyncConnection[Any]):
 _PLACE = ("host", "hostaddr", "port")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundAddress:
-    """What `psycopg.connect` is to be told to come to a database, and the schema of a store's tables in it.
+async def found_at(
+    url: str, *, connect_seconds: float, statement_seconds: float
+) -> tuple[Mapping[str, str], str]:
+    """What `psycopg.connect` is to be told to come to that database, and the schema of its tables.
 
     `user` and `dbname` always stand there, as the server knows them, and what is said is in UTF-8, as a
     store's is. Where the server is stands in `conninfo`, as libpq read it: other readers have rules of their
     own for several hosts.
-    """
-
-    keywords: Mapping[str, str]
-    schema: str
-
-
-async def found_at(url: str, *, connect_seconds: float, statement_seconds: float) -> FoundAddress:
-    """The database of the URL, once a store can use it.
 
     Raises:
         UsageError: it is no URL of a PostgreSQL database.
@@ -286,7 +266,7 @@ async def found_at(url: str, *, connect_seconds: float, statement_seconds: float
     told = {name: str(value) for name, value in conninfo_to_dict(url).items()}
     place = {name: told.pop(name) for name in _PLACE if name in told}
     told |= {**known, "client_encoding": "utf8", "conninfo": make_conninfo("", **place)}
-    return FoundAddress(keywords=told, schema=schema)
+    return told, schema
 
 
 async def _known_of(connection: AsyncConnection) -> tuple[Mapping[str, str], str]:

@@ -23,12 +23,12 @@ Values: TypeAlias = Mapping[str, Any] | Sequence[Any]
 
 async def all_rows(connection: AsyncConnection, statement: str, values: Values) -> list[Any]:
     """All of its rows."""
-    return await (await connection.execute(statement, values, prepare=True, binary=True)).fetchall()
+    return await (await connection.execute(statement, values, binary=True)).fetchall()
 
 
 async def one_row(connection: AsyncConnection, statement: str, values: Values) -> tuple[Any, ...] | None:
     """Its first row; None where there is none."""
-    return await (await connection.execute(statement, values, prepare=True, binary=True)).fetchone()
+    return await (await connection.execute(statement, values, binary=True)).fetchone()
 
 
 _LOCK = 0x61676C70
@@ -134,7 +134,7 @@ async def prepare(connection: AsyncConnection, steps: Sequence[Sequence[str]] = 
             await connection.execute("CREATE TABLE IF NOT EXISTS agentloop_schema (version int4 NOT NULL)")
             await connection.execute("INSERT INTO agentloop_schema VALUES (0)")
         for statement in (each for step in steps[version:] for each in step):
-            await connection.execute(statement, prepare=False)
+            await connection.execute(statement)
         await connection.execute("UPDATE agentloop_schema SET version = %s", (len(steps),))
 
 

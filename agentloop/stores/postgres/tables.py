@@ -70,13 +70,6 @@ _GO_ON = f"""
             length = length + %(added)s::int8
         WHERE id = %(id)s::text AND length = %(expect)s::int8 RETURNING id)
     {_EVENTS}"""
-_ADD = f"""
-    WITH line AS (
-        UPDATE agentloop_sessions SET
-            updated = greatest(updated, %(updated)s::float8), length = length + %(added)s::int8
-        WHERE id = %(id)s::text AND length = %(expect)s::int8 RETURNING id)
-    {_EVENTS}"""
-"""As `_GO_ON`, for events that say nothing of the session itself, as most do: half the parameters to send."""
 _THERE = """
     SELECT coalesce((SELECT max(seq) FROM agentloop_events WHERE session_id = %(id)s::text), 0),
         array(SELECT body FROM agentloop_events WHERE session_id = %(id)s::text
@@ -135,9 +128,9 @@ def _values(session_id: str, change: LineChange | None, bodies: Sequence[str], e
 
 
 async def _written(connection: AsyncConnection, change: LineChange, values: Mapping[str, Any]) -> bool:
-    statement = _BEGIN if not values["expect"] else _ADD if change.only_adds else _GO_ON
+    statement = _GO_ON if values["expect"] else _BEGIN
     try:
-        done = await connection.execute(statement, values, prepare=True)
+        done = await connection.execute(statement, values)
     except UniqueViolation:
         return False
     return bool(done.rowcount == change.added)
@@ -331,7 +324,7 @@ async def checkpoint(session_id: str, connection: AsyncConnection) -> Checkpoint
 
 async def keep_checkpoint(session_id: str, kept: Checkpoint, connection: AsyncConnection) -> None:
     values = {"id": session_id, "seq": kept.seq, "event_id": to_bytes(kept.event_id)}
-    await connection.execute(_KEEP, {**values, "body": to_bytes(kept.body)}, prepare=True)
+    await connection.execute(_KEEP, {**values, "body": to_bytes(kept.body)})
 
 
 async def drop_checkpoint(session_id: str, connection: AsyncConnection) -> None:
@@ -380,7 +373,7 @@ async def take_lease(
 
 
 async def free_lease(session_id: str, holder: str, connection: AsyncConnection) -> None:
-    await connection.execute(_FREE, (session_id, to_bytes(holder)), prepare=True)
+    await connection.execute(_FREE, (session_id, to_bytes(holder)))
 
 
 async def lease(session_id: str, connection: AsyncConnection) -> Lease | None:

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import quote
 
 from agentloop._plumbing.private_files import make_private_folder, new_private_file, refused
 from agentloop.errors import ConflictError, DamagedError, StoreError
@@ -65,8 +64,6 @@ class SQLiteFile:
         self._connection: sqlite3.Connection | None = None
         self._identity: tuple[int, int] | None = None
         """Which file the connection is to: a path may come to name another."""
-        self._stood: tuple[int | None, ...] | None = None
-        """The state of the file when it was opened, where it is read without a log and locks."""
         self._looked_through: tuple[int, int] | None = None
         """The file whose pages were all checked, so that it may be written to; it outlives the connection."""
         self._log_is_doubtful = False
@@ -136,7 +133,6 @@ class SQLiteFile:
                 self._look_at_schema(connection)
                 yield connection
                 connection.execute("COMMIT")
-                self._refuse_written()
         except ConflictError:  # an answer, no fault: the connection goes on
             self._roll_back()
             raise
@@ -153,7 +149,7 @@ class SQLiteFile:
         if self._connection:
             with suppress(sqlite3.Error):
                 self._connection.close()
-        self._connection = self._identity = self._stood = self._schema = None
+        self._connection = self._identity = self._schema = None
 
     @contextmanager
     def _faults_told(self) -> Iterator[None]:
@@ -163,7 +159,6 @@ class SQLiteFile:
         except sqlite3.Error as error:
             if code_of(error) == sqlite3.SQLITE_IOERR:  # neither log nor pages are taken on trust from now on
                 self._log_is_doubtful, self._looked_through = True, None
-            self._refuse_written()
             raise _fault(self.path, error, self._busy_seconds) from error
         except UnicodeDecodeError as error:  # SQLite tells of a damaged schema in the words that stand there
             raise DamagedError(f"{self.path}: {DAMAGED}") from error
@@ -189,26 +184,18 @@ class SQLiteFile:
             self.close()
 
     def _opened(self) -> sqlite3.Connection:
-        if self._connection and (self._connection.in_transaction or self._is_written()):
-            self.close()  # one that a signal's exception left behind, or that would not see what is new
+        if self._connection and self._connection.in_transaction:
+            self.close()  # one that a signal's exception left behind
         if self._connection:
             if _identity(self.path) == self._identity:
                 return self._connection
             raise StoreError(f"{self.path}: the database was moved or replaced while in use: put it back")
-        try:
-            return self._connected(str(_made(self.path)))
-        except sqlite3.OperationalError as error:
-            if code_of(error) not in _NO_LOG_CAN_BE_MADE or not _is_read_only_path(self.path):
-                raise
-        # Nothing can be made beside the file: it is read as long as nobody else writes to it.
-        self.close()
-        self._stood = _state(self.path)
-        return self._connected(_as_it_stands(self.path))
+        return self._connected(_made(self.path))
 
-    def _connected(self, database: str) -> sqlite3.Connection:
-        """A connection to a path or a `file:` URI, usable from any thread, once the file is in order."""
+    def _connected(self, database: Path) -> sqlite3.Connection:
+        """A connection to that file, usable from any thread, once the file is in order."""
         connection = sqlite3.connect(
-            database, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False, uri=True
+            database, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
         )
         connection.text_factory = _text
         connection.set_progress_handler(lambda: self._only_reads and self.is_given_up(), _STEPS)
@@ -216,14 +203,6 @@ class SQLiteFile:
         self._identity = _identity(self.path)
         self._prepare(connection)
         return connection
-
-    def _is_written(self) -> bool:
-        """Whether somebody has written to what is read without locks: it may be of two states."""
-        return self._stood is not None and self._stood != _state(self.path)
-
-    def _refuse_written(self) -> None:
-        if self._is_written():
-            raise StoreError(f"{self.path}: another process wrote to the database meanwhile: try again")
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA cell_size_check = ON")
@@ -367,21 +346,13 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
         StoreError: it is damaged, or cannot be written.
     """
     _look_through(connection, path)
-    try:
-        connection.execute("BEGIN IMMEDIATE")
-        # Another process may have gone them meanwhile.
-        for step in MIGRATIONS[_version(connection, path) :]:
-            for statement in step:
-                connection.execute(statement)
-        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        connection.execute("COMMIT")
-    except sqlite3.Error as error:
-        if code_of(error) != sqlite3.SQLITE_READONLY:
-            raise
-        raise StoreError(
-            f"{path}: an older agentloop made this database, and it cannot be brought up to date where it is "
-            "read-only: copy it to a folder that can be written"
-        ) from error
+    connection.execute("BEGIN IMMEDIATE")
+    # Another process may have gone them meanwhile.
+    for step in MIGRATIONS[_version(connection, path) :]:
+        for statement in step:
+            connection.execute(statement)
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    connection.execute("COMMIT")
 
 
 def _text(data: bytes) -> str | bytes:
@@ -436,34 +407,6 @@ def _refuse_lost_log(path: Path, target: Path) -> None:
         )
 
 
-def _as_it_stands(path: Path) -> str:
-    """The file as SQLite opens one that nobody writes to: without looking for a log, or at locks.
-
-    https://sqlite.org/uri.html#uriimmutable. So `state` must be the same before and after what is read.
-
-    Raises:
-        StoreError: a log beside it may hold what it lacks.
-    """
-    target = _target_of(path)
-    for log in _logs(target):
-        if _size(log):
-            raise StoreError(
-                f"{path}: its log {log} cannot be taken over, as nothing can be written beside it: "
-                "copy both to a folder that can be written"
-            )
-    return f"file:{quote(os.fsencode(target))}?mode=ro&immutable=1"
-
-
-def _state(path: Path) -> tuple[int | None, ...]:
-    """What is another once somebody has written to the file or its log; empty where there is none."""
-    target = _target_of(path)
-    try:
-        found = target.stat()
-    except FileNotFoundError:
-        return ()
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, *map(_size, _logs(target))
-
-
 def _identity(path: Path) -> tuple[int, int] | None:
     """What tells the file from any other; None where there is none."""
     try:
@@ -473,19 +416,9 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _is_read_only_path(path: Path) -> bool:
-    """Whether the file could be read, but nothing be made beside it, as SQLite must to read it."""
-    target = _target_of(path)
-    return os.access(target, os.R_OK) and not os.access(target.parent, os.W_OK)
-
-
 def _target_of(path: Path) -> Path:
     """The file itself, where the path is a symbolic link."""
     return Path(os.path.realpath(path))
-
-
-def _logs(target: Path) -> tuple[Path, ...]:
-    return tuple(target.with_name(f"{target.name}{suffix}") for suffix in ("-wal", "-journal"))
 
 
 def _size(path: Path) -> int | None:
@@ -520,8 +453,6 @@ _HINDERED = (
     sqlite3.SQLITE_PROTOCOL,
 )
 """What keeps from reading or writing, whatever the file holds."""
-_NO_LOG_CAN_BE_MADE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
-"""What SQLite refuses a file with, though it could be read, whose log cannot stand beside it."""
 
 
 def is_read_only(fault: StoreError) -> bool:

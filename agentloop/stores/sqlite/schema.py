@@ -15,10 +15,6 @@ is the session's part of their row ids. The tokenizer `ascii` takes each word as
 made it.
 """
 
-import sqlite3
-from contextlib import closing
-from functools import cache
-from itertools import chain
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -80,15 +76,6 @@ SEQ_BITS = 32
 def word_rows(number: int) -> tuple[int, int]:
     """The first and the last row id that the session with that number can have in the full-text index."""
     return number << SEQ_BITS, ((number + 1) << SEQ_BITS) - 1
-
-
-@cache
-def as_made(query: str) -> frozenset[tuple[Any, ...]]:
-    """The rows of this query in a file that is just made, to hold another against."""
-    with closing(sqlite3.connect(":memory:")) as made:
-        for statement in chain.from_iterable(MIGRATIONS):
-            made.execute(statement)
-        return frozenset(made.execute(query))
 
 
 def record_sum(session_id: str, seq: int, body: str | bytes) -> int:

@@ -1,7 +1,7 @@
 """Full-text search in a SQLite file by FTS5 (https://sqlite.org/fts5.html): its index filled, asked, mended.
 
 An append does not touch the index. A search first brings the sessions that it asks about up to date
-(`sessions_to_index`, `catch_up`), some records in each transaction, so that no writer waits long. What the
+(`to_index`, `catch_up`), some records in each transaction, so that no writer waits long. What the
 index finds is then read from the log and held against the query (`search`).
 
 The index can be lost without losing anything. What is damaged in it would keep searches, deletions and sweeps
@@ -10,11 +10,10 @@ begun anew (`mended_for`), and searches fill it again.
 """
 
 import sqlite3
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any
 
 from agentloop.errors import StoreError
 from agentloop.stores.base import Found, SessionScope
@@ -24,12 +23,11 @@ from agentloop.stores.sqlite.schema import (
     MAKE_WORDS,
     SEQ_BITS,
     WORDS_TABLES,
-    as_made,
     record_of,
     to_column,
     word_rows,
 )
-from agentloop.stores.words import Query, found_among, worded_record, words_in
+from agentloop.stores.words import Query, found_among, whole_record, words_in
 
 MOST_ROWS = 500
 MOST_CHARS = 500_000
@@ -40,18 +38,15 @@ MOST_ASKED = 50
 
 _CATCH_UP = f"""UPDATE sessions SET indexed = ?, number = iif({IS_NUMBERED}, number,
     (SELECT coalesce(max(number), 0) + 1 FROM sessions WHERE {IS_NUMBERED}))
-    WHERE id = ? AND indexed = ? RETURNING number"""
-_STANDS = """SELECT 1 FROM events
-    WHERE session_id = ? AND seq = ? AND CAST(body AS BLOB) = CAST(? AS BLOB)"""
+    WHERE id = ? RETURNING number"""
 _SCOPE = """(:id IS NULL OR sessions.id = :id) AND (:folder IS NULL OR sessions.folder = :folder)
     AND (:owner IS NULL OR sessions.owner = :owner)"""
 _COUNTED = "typeof(length) = 'integer' AND typeof(indexed) = 'integer'"
-_TO_INDEX = f"SELECT id, length FROM sessions WHERE indexed < length AND {_COUNTED} AND {_SCOPE}"
+_TO_INDEX = f"SELECT id FROM sessions WHERE indexed < length AND {_COUNTED} AND {_SCOPE}"
 _NEXT = f"SELECT indexed, length FROM sessions WHERE id = ? AND {_COUNTED}"
 _NUMBER = f"SELECT number FROM sessions WHERE id = :id AND {IS_NUMBERED} AND {_SCOPE}"
-_IN_SCOPE = f"SELECT id FROM sessions WHERE {_SCOPE} ORDER BY updated DESC, id"
+_NEW = "SELECT seq, body, sum FROM events WHERE session_id = ? AND seq > ? AND seq <= ? ORDER BY seq"
 _RECORD = "SELECT seq, body, sum FROM events WHERE session_id = ? AND seq = ?"
-_NEWEST_FIRST = "SELECT seq, body, sum FROM events WHERE session_id = ? ORDER BY seq DESC"
 _IN_SESSION = """SELECT sessions.id, words.rowid FROM sessions CROSS JOIN words
     WHERE words MATCH :asked AND sessions.id = :id AND words.rowid BETWEEN :first AND :last
     ORDER BY words.rowid DESC"""
@@ -65,23 +60,6 @@ _LOOK_THROUGH = "INSERT INTO words (words) VALUES ('integrity-check')"
 """It writes nothing: https://sqlite.org/fts5.html#the_integrity_check_command."""
 _WRONG = f"""SELECT count(*) FROM sessions WHERE (number IS NOT NULL AND NOT ({IS_NUMBERED}))
     OR typeof(indexed) <> 'integer' OR indexed < 0"""
-_ENTRIES = f"SELECT name, type, sql FROM sqlite_schema WHERE name IN {('words', *WORDS_TABLES)}"
-
-
-@dataclass(slots=True, kw_only=True)
-class _News:
-    """What the index is to learn of a session: the words of its records behind `indexed`, up to `end`.
-
-    `last` is the position and the text of the newest of them, by which it is known that the session was not
-    deleted and begun again before its words are written.
-    """
-
-    session_id: str
-    indexed: int
-    end: int = 0
-    last: tuple[int, Any] | None = None
-    is_whole: bool = False
-    words: list[tuple[int, str]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -100,19 +78,42 @@ class _Room:
         self.chars -= len(body)
 
 
-def sessions_to_index(scope: SessionScope, file: SQLiteFile) -> dict[str, int]:
-    """The sessions concerned that the index does not know wholly, and their lengths."""
-    return dict(file.rows(_TO_INDEX, _values(scope)))
+def to_index(scope: SessionScope, file: SQLiteFile) -> Sequence[str]:
+    """The sessions concerned that the index does not know wholly."""
+    return [name for (name,) in file.rows(_TO_INDEX, _values(scope))]
 
 
-def catch_up(lengths: Mapping[str, int], file: SQLiteFile) -> dict[str, int]:
+def catch_up(names: Sequence[str], file: SQLiteFile) -> Sequence[str]:
     """Take the next records of these sessions into the index; returns the sessions that have more."""
-    with file.transaction("BEGIN") as connection:
-        news = _news(connection, lengths, file)
+    room = _Room()
     with file.transaction() as connection:
-        learnt = {each.session_id for each in news if _learnt(connection, each)}
-    done = {each.session_id for each in news if each.is_whole} & learnt
-    return {name: length for name, length in lengths.items() if name not in done}
+        for at, name in enumerate(names):
+            if not _index(connection, name, room, file):
+                return names[at:]
+    return ()
+
+
+def _index(connection: sqlite3.Connection, name: str, room: _Room, file: SQLiteFile) -> bool:
+    """Take the next records of a session in, while there is room; whether it is wholly in the index now."""
+    line = connection.execute(_NEXT, (name,)).fetchone()
+    end, length = line or (0, 0)
+    words: list[tuple[int, str]] = []
+    for row in connection.execute(_NEW, (name, end, length)):
+        if room.is_full:
+            break
+        end, body, _ = row
+        room.take(body)
+        record = whole_record(partial(record_of, file.path, name, *row))
+        if record and (said := words_in(record)):
+            words.append((end, " ".join(said)))
+    else:
+        end = end if room.is_full else length
+    if line:
+        (number,) = connection.execute(_CATCH_UP, (end, name)).fetchone()
+        first, _ = word_rows(number)
+        rows = [(first + seq, text) for seq, text in words]
+        connection.executemany("INSERT INTO words (rowid, text) VALUES (?, ?)", rows)
+    return bool(end == length)
 
 
 def search(query: Query, scope: SessionScope, most: int, file: SQLiteFile) -> tuple[Found, ...]:
@@ -122,20 +123,10 @@ def search(query: Query, scope: SessionScope, most: int, file: SQLiteFile) -> tu
         found = _candidates(connection, query, scope)
         places = ((name, row_id & ((1 << SEQ_BITS) - 1)) for name, row_id in found)
         rows = ((name, row) for name, seq in places for row in connection.execute(_RECORD, (name, seq)))
-        return _held(rows, query, most, file)
+        records = ((name, whole_record(partial(record_of, file.path, name, *row))) for name, row in rows)
+        return tuple(islice(found_among(records, query), most))
 
     return file.read(looked_up, tuple[Found, ...]())
-
-
-def search_logs(query: Query, scope: SessionScope, most: int, file: SQLiteFile) -> tuple[Found, ...]:
-    """The same from the logs alone, as long as they are: where the index cannot be brought up to date."""
-
-    def read(connection: sqlite3.Connection) -> tuple[Found, ...]:
-        names = connection.execute(_IN_SCOPE, _values(scope)).fetchall()
-        rows = ((name, row) for (name,) in names for row in connection.execute(_NEWEST_FIRST, (name,)))
-        return _held(rows, query, most, file)
-
-    return file.read(read, tuple[Found, ...]())
 
 
 def _values(scope: SessionScope) -> dict[str, str | bytes | None]:
@@ -156,64 +147,6 @@ def _candidates(
         return ()
     first, last = word_rows(line[0])
     return connection.execute(_IN_SESSION, values | {"first": first, "last": last})
-
-
-def _held(rows: Iterable[tuple[str, Any]], query: Query, most: int, file: SQLiteFile) -> tuple[Found, ...]:
-    """The records of these rows, each with its session's id, that hold what is looked for."""
-    records = ((name, worded_record(row[1], partial(record_of, file.path, name, *row))) for name, row in rows)
-    return tuple(islice(found_among(records, query), most))
-
-
-def _news(connection: sqlite3.Connection, lengths: Mapping[str, int], file: SQLiteFile) -> list[_News]:
-    """The next records of the first of these sessions, until there are enough for one transaction."""
-    news: list[_News] = []
-    room = _Room()
-    for name, length in lengths.items():
-        if room.is_full:
-            break
-        line = connection.execute(_NEXT, (name,)).fetchone()
-        indexed, there = line or (0, 0)
-        each = _News(session_id=name, indexed=indexed)
-        news.append(each)
-        _take(connection, each, min(length, there), room, file)
-    return news
-
-
-def _take(connection: sqlite3.Connection, news: _News, length: int, room: _Room, file: SQLiteFile) -> None:
-    rows = connection.execute(
-        "SELECT seq, body, sum FROM events WHERE session_id = ? AND seq > ? AND seq <= ? ORDER BY seq",
-        (news.session_id, news.indexed, length),
-    )
-    for row in rows:
-        if room.is_full:
-            return
-        seq, body, _ = row
-        room.take(body)
-        news.end, news.last = seq, (seq, body)
-        record = worded_record(body, partial(record_of, file.path, news.session_id, *row))
-        if record and (words := words_in(record)):
-            news.words.append((seq, " ".join(words)))
-    news.end, news.is_whole = length, True
-
-
-def _learnt(connection: sqlite3.Connection, news: _News) -> bool:
-    """Whether nothing is left to learn of these news: also where the session is gone meanwhile.
-
-    False where another process was faster, or began the session anew; nothing is written then.
-    """
-    (there,) = connection.execute("SELECT count(*) FROM sessions WHERE id = ?", (news.session_id,)).fetchone()
-    if not there:
-        return True
-    if news.last and not connection.execute(_STANDS, (news.session_id, *news.last)).fetchone():
-        return False
-    number = connection.execute(_CATCH_UP, (max(news.end, news.indexed), news.session_id, news.indexed))
-    row = number.fetchone()
-    if row is None:
-        return False
-    first, _ = word_rows(row[0])
-    rows = [(first + seq, words) for seq, words in news.words]
-    connection.executemany("INSERT INTO words (rowid, text) VALUES (?, ?)", rows)
-    return True
 
 
 def mended_for(fault: StoreError, file: SQLiteFile) -> bool:
@@ -266,9 +199,6 @@ def _is_whole(connection: sqlite3.Connection) -> bool:
         if code_of(error) in _SIGNS:
             return False
         raise
-    # The look-through passes over what a changed word there means: an `id` that is no row id any more.
-    if not as_made(_ENTRIES) <= set(connection.execute(_ENTRIES)):
-        return False
     return bool(connection.execute(_WRONG).fetchone() == (0,))
 
 

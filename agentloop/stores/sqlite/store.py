@@ -40,7 +40,7 @@ from agentloop.stores.base import (
 )
 from agentloop.stores.lines import of_trunk
 from agentloop.stores.sqlite import search, tables
-from agentloop.stores.sqlite.file import SQLiteFile, is_read_only
+from agentloop.stores.sqlite.file import SQLiteFile
 from agentloop.stores.sqlite.thread import OpenedFile
 from agentloop.stores.words import Query
 
@@ -100,16 +100,14 @@ class SQLiteStore(SessionStore, ChecksItself, FindsWords, KeepsCheckpoints, Gran
         whose = SessionScope(owner=owner)
         moment = time.time() if now is None else checked_now(now)
         gone: list[SessionInfo] = []
-        for name in await self._run(partial(tables.expired, whose, moment)):
-            try:
-                delete = partial(tables.delete_expired, name, whose, moment)
-                swept = await self._mending(partial(self._run, delete))
-            except StoreError:
-                if not gone:
-                    raise
-                break  # what is gone is told; the next sweep meets the fault again
-            gone += [swept] if swept else []
-        return tuple(gone)
+        sweep = partial(self._run, partial(tables.sweep, whose, moment))
+        try:
+            while swept := await self._mending(sweep):
+                gone += swept
+        except StoreError:
+            if not gone:
+                raise
+        return tuple(gone)  # after a fault, the next sweep meets it again
 
     async def search(
         self,
@@ -120,10 +118,7 @@ class SQLiteStore(SessionStore, ChecksItself, FindsWords, KeepsCheckpoints, Gran
         owner: str | None = None,
         most: int = 50,
     ) -> Sequence[Found]:
-        """The records that hold all these words; see `FindsWords`. What is not yet indexed is so first.
-
-        Where the file is read-only, and the index lacks something, the logs themselves are read instead.
-        """
+        """The records that hold all these words; see `FindsWords`. What is not yet indexed is so first."""
         scope, most = checked_search(session_id, folder, owner, most)
         query = await in_thread(Query.of, text)
         return await self._mending(partial(self._searched, query, scope, most))
@@ -176,14 +171,9 @@ class SQLiteStore(SessionStore, ChecksItself, FindsWords, KeepsCheckpoints, Gran
             await asyncio.wrap_future(closing)
 
     async def _searched(self, query: Query, scope: SessionScope, most: int) -> Sequence[Found]:
-        lengths = await self._run(partial(search.sessions_to_index, scope))
-        try:
-            while lengths:
-                lengths = await self._run(partial(search.catch_up, lengths))
-        except StoreError as fault:
-            if not is_read_only(fault):
-                raise
-            return await self._run(partial(search.search_logs, query, scope, most))
+        names = await self._run(partial(search.to_index, scope))
+        while names:
+            names = await self._run(partial(search.catch_up, names))
         return await self._run(partial(search.search, query, scope, most))
 
     async def _mending(self, call: Callable[[], Awaitable[T]]) -> T:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any, TypeAlias
 
 from agentloop._plumbing.checks import shown
@@ -37,7 +38,6 @@ from agentloop.stores.lines import (
     changed,
     check_gapless,
     checkpoint_of,
-    incomplete,
     lease_of,
     line_from,
     line_of,
@@ -48,7 +48,6 @@ from agentloop.stores.lines import (
 from agentloop.stores.sqlite.file import SQLiteFile, is_of_index
 from agentloop.stores.sqlite.schema import (
     IS_NUMBERED,
-    as_made,
     record_of,
     record_sum,
     row_of,
@@ -83,11 +82,19 @@ def addition_of(session_id: str, events: Sequence[Event], expect: int) -> Additi
 
 
 def append(new: Addition, file: SQLiteFile) -> int:
+    """The line is the log's length, kept in the same transactions.
+
+    A log that has more all the same refuses the records by its primary key, and one that has less is found
+    out by who reads it.
+    """
     with file.transaction() as connection:
-        if not _went_on(connection, new):
-            _begin_or_describe(connection, new, file)
-        elif new.rows:
+        before = line(connection, new.session_id, file)
+        length = before.length if before else 0
+        if length != new.expect:
+            _check_written(connection, new, length)
+        elif new.change:
             connection.executemany(_INSERT, new.rows)
+            connection.execute(_PUT, row_of(changed(before, new.session_id, new.change)))
     return new.expect + len(new.rows)
 
 
@@ -95,36 +102,6 @@ def _row(session_id: str, seq: int, event: Event) -> Row:
     body = to_column(encode(event))
     assert body is not None
     return session_id, seq, body, record_sum(session_id, seq, body)
-
-
-def _went_on(connection: sqlite3.Connection, new: Addition) -> bool:
-    """Whether the log has `expect` records and its line now says that these are behind them.
-
-    The line is the log's length, kept in the same transactions; a log that has more all the same refuses the
-    records by its primary key, and one that has less is found out by who reads it.
-    """
-    if new.change is None or not new.change.only_adds:
-        return False
-    at = clamped(new.expect)
-    updated = connection.execute(
-        "UPDATE sessions SET updated = max(updated, ?), length = ? WHERE id = ? AND length = ?",
-        (new.change.updated, at + new.change.added, new.session_id, at),
-    )
-    return updated.rowcount == 1
-
-
-def _begin_or_describe(connection: sqlite3.Connection, new: Addition, file: SQLiteFile) -> None:
-    length = _length(connection, new.session_id)
-    if length != new.expect:
-        _check_written(connection, new, length)
-        return
-    before = line(connection, new.session_id, file)
-    listed = before.length if before else 0
-    if listed != new.expect:
-        raise incomplete(str(file.path), new.session_id, listed)
-    if new.change:
-        connection.executemany(_INSERT, new.rows)
-        connection.execute(_PUT, row_of(changed(before, new.session_id, new.change)))
 
 
 def _check_written(connection: sqlite3.Connection, new: Addition, length: int) -> None:
@@ -138,28 +115,16 @@ def _check_written(connection: sqlite3.Connection, new: Addition, length: int) -
         raise ConflictError(new.session_id, expected=new.expect, actual=length)
 
 
-def _length(connection: sqlite3.Connection, session_id: str) -> int:
-    positions = "SELECT max(seq) FROM events WHERE session_id = ? AND typeof(seq) = 'integer'"
-    return connection.execute(positions, (session_id,)).fetchone()[0] or 0
-
-
 def read(session_id: str, after: int, most: int | None, file: SQLiteFile) -> tuple[Record, ...]:
-    def found(connection: sqlite3.Connection) -> tuple[Any, list[Any]]:
+    def found(connection: sqlite3.Connection) -> tuple[int, list[Any]]:
+        listed = line(connection, session_id, file)
         rows = connection.execute(_READ, (session_id, after, -1 if most is None else most))
-        return _listed(connection, session_id), rows.fetchall()
+        return listed.length if listed else 0, rows.fetchall()
 
     length, rows = file.read(found, (0, list[Any]()))
     seqs = [seq for seq, _, _ in rows]
     check_gapless(str(file.path), session_id, seqs, after=after, most=most, length=length)
     return tuple(record_of(file.path, session_id, *row) for row in rows)
-
-
-def _listed(connection: sqlite3.Connection, session_id: str) -> int:
-    """The length that the line says; that of the log itself where the line says no number."""
-    row = connection.execute("SELECT length FROM sessions WHERE id = ?", (session_id,)).fetchone()
-    if row and not isinstance(row[0], int):
-        return _length(connection, session_id)
-    return row[0] if row else 0
 
 
 LIVES = f"typeof(until) = 'real' AND until - ? BETWEEN 0 AND {MOST_LEASE_SECONDS}"
@@ -169,9 +134,10 @@ LOG = "SELECT seq, body, sum FROM events WHERE session_id = ? ORDER BY seq"
 _LINE = f"SELECT {COLUMNS} FROM sessions WHERE id = ?"
 _DUE = "expires <= ? AND owner IS coalesce(?, owner)"
 """Where an owner is given, it is theirs: `IS`, since nobody's owner is NULL."""
-EXPIRED = f"SELECT id FROM sessions WHERE {_DUE} ORDER BY expires"
+MOST_SWEPT_AT_ONCE = 100
+EXPIRED = f"""SELECT {COLUMNS} FROM sessions WHERE {_DUE} AND id NOT IN (SELECT session_id FROM leases)
+    ORDER BY expires"""
 _RUN_OUT = f"FROM leases WHERE NOT ({LIVES})"
-_IS_FREE = f"NOT EXISTS (SELECT 1 FROM leases WHERE session_id = id AND {LIVES})"
 
 
 def info(session_id: str, file: SQLiteFile) -> SessionInfo | None:
@@ -209,37 +175,24 @@ def delete(session_id: str, file: SQLiteFile) -> bool:
     return file.change(lambda connection: _remove(connection, session_id), False)
 
 
-def expired(scope: SessionScope, now: float, file: SQLiteFile) -> list[str]:
-    """The ids of the owner's sessions whose time to live is over.
+def sweep(scope: SessionScope, now: float, file: SQLiteFile) -> list[SessionInfo]:
+    """Remove some of the owner's sessions whose time to live is over and that are free; return their lines.
 
-    Leases that have run out are forgotten.
+    Leases that have run out are forgotten. A session of which neither line nor log is whole stays: that it is
+    over is no more sure than the rest of it.
     """
 
-    def found(connection: sqlite3.Connection) -> tuple[list[str], bool]:
-        names = [name for (name,) in connection.execute(EXPIRED, (now, to_column(scope.owner)))]
-        (run_out,) = connection.execute(f"SELECT count(*) {_RUN_OUT}", (time.time(),)).fetchone()
-        return names, run_out > 0
+    def swept(connection: sqlite3.Connection) -> list[SessionInfo]:
+        connection.execute(f"DELETE {_RUN_OUT}", (time.time(),))
+        rows = connection.execute(EXPIRED, (now, to_column(scope.owner))).fetchall()
+        lines = filter(None, (_line_or_none(connection, row, file) for row in rows))
+        due = (line for line in lines if line.expires is not None and line.expires <= now)
+        gone = list(islice(filter(scope.takes, due), MOST_SWEPT_AT_ONCE))
+        for each in gone:
+            _remove(connection, each.id)
+        return gone
 
-    names, some_run_out = file.read(found, (list[str](), False))
-    if some_run_out:
-        with file.transaction() as connection:
-            connection.execute(f"DELETE {_RUN_OUT}", (time.time(),))
-    return names
-
-
-def delete_expired(session_id: str, scope: SessionScope, now: float, file: SQLiteFile) -> SessionInfo | None:
-    """Remove a session if its time to live is over still, it is the owner's and free; return its line.
-
-    One of which neither line nor log is whole stays: that it is over is no more sure than the rest of it.
-    """
-    with file.transaction() as connection:
-        values = (session_id, now, to_column(scope.owner), time.time())
-        row = connection.execute(f"{_LINE} AND {_DUE} AND {_IS_FREE}", values).fetchone()
-        found = _line_or_none(connection, row, file) if row else None
-        if found is None or not scope.takes(found) or found.expires is None or found.expires > now:
-            return None
-        _remove(connection, session_id)
-    return found
+    return file.change(swept, list[SessionInfo]())
 
 
 def _line(connection: sqlite3.Connection, row: Sequence[Any], file: SQLiteFile) -> SessionInfo:
@@ -342,20 +295,11 @@ def _held(connection: sqlite3.Connection, session_id: str, now: float) -> Lease 
     return lease_of(row) if row else None
 
 
-_COLUMNS = """SELECT made.name, of.name FROM sqlite_schema AS made, pragma_table_xinfo(made.name) AS of
-    WHERE made.type = 'table' AND made.name IN ('events', 'sessions', 'checkpoints', 'leases')"""
-
-
 def check_form(file: SQLiteFile) -> tuple[str, ...]:
     """What is wrong with the pages, tables and indexes of the file, one line for each finding."""
     rows = file.rows("PRAGMA integrity_check")
     found = (each for (text,) in rows if text != "ok" for each in text.splitlines())
-    faults = [each for each in found if not is_of_index(each)]
-    if file.exists():
-        # No sum covers the names of tables and columns in the file.
-        lacking = as_made(_COLUMNS) - set(file.rows(_COLUMNS))
-        faults += [f"the table {table!r} has no column {column!r}" for table, column in sorted(lacking)]
-    return tuple(f"{file.path}: {fault}" for fault in faults)
+    return tuple(f"{file.path}: {each}" for each in found if not is_of_index(each))
 
 
 def names(file: SQLiteFile) -> list[object]:
