@@ -344,17 +344,18 @@ _BEGINNINGS = {
 _WEB = pattern(r"https?://\S+\Z")
 _SIZE = pattern(r"(\d{1,9})x(\d{1,9})")
 _MOST_NAME_CHARS = 80
+_MOST_PATH_CHARS = 200
 
 
 def _read(path: Path) -> bytes:
     try:
-        if not path.is_file():
-            raise UsageError(f"there is no file {shown(str(path))}")
-        with path.open("rb") as file:
-            return file.read(MOST_FILE_BYTES + 1)
+        if path.is_file():
+            with path.open("rb") as file:
+                return file.read(MOST_FILE_BYTES + 1)
     except (OSError, ValueError) as error:
         fault = getattr(error, "strerror", None) or error
         raise UsageError(f"{shown(str(path))} cannot be read: {fault}") from error
+    raise UsageError(f"there is no file {str(path)[:_MOST_PATH_CHARS]!r}: check the path")
 
 
 def _check_bytes(given: _Given, data: bytes, most: int) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Generic, Self
 
 import agentloop.compaction as compaction
+import agentloop.sessions as sessions_face
 from agentloop._plumbing.aio import to_its_end
 from agentloop._plumbing.checks import above_zero, shown, text_or_none, whole
 from agentloop.approvals import Answers, Approver, Pending, checked_answers
@@ -40,7 +41,6 @@ from agentloop.sessions import (
     Rebase,
     Session,
     Sessions,
-    StoredSessions,
     WhenBusy,
     new_session_id,
     rebase_any,
@@ -155,9 +155,9 @@ class Runner(Generic[Output_co]):
         return self._config.sessions.store
 
     @property
-    def sessions(self) -> StoredSessions:
+    def sessions(self) -> "sessions_face.StoredSessions":
         """Its stored sessions: listed, read, imported, exported, renamed, forked, searched and deleted."""
-        return StoredSessions(
+        return sessions_face.StoredSessions(
             sessions=self._config.sessions,
             redact=self._redact,
             transcripts=self._config.transcripts,

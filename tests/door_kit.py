@@ -22,13 +22,13 @@ def look(number: int) -> str:
     return f"number {number} is fine. " + "It was looked at with care. " * 30
 
 
-def provider(steps: int = STEPS, *, says: str = "") -> StrictProvider:
-    """A server with a small window, whose model looks at so many numbers and `says` something.
+def provider(steps: int = STEPS, *, says: str = "", thinks: str | None = None) -> StrictProvider:
+    """A server with a small window, whose model looks at so many numbers, `thinks` and `says` something.
 
     strands leaves the `content` of a message out that has calls and no text, which this server does not take.
     """
     calls = (Call(id=f"call_{at}", name="look", arguments=f'{{"number": {at}}}') for at in count())
-    steps = [Reply(text=says, calls=(next(calls),)) for _ in range(steps)]
+    steps = [Reply(text=says, calls=(next(calls),), reasoning=thinks) for _ in range(steps)]
     return StrictProvider([*steps, "all is seen", "nothing more"], window=WINDOW)
 
 
@@ -43,8 +43,9 @@ def check(server: StrictProvider) -> None:
 
 
 def lengths(server: StrictProvider) -> list[int]:
-    """How many messages each request had."""
-    return [len(body.get("messages", body.get("input"))) for body in server.bodies]
+    """How many messages each request had, without thoughts."""
+    asked = [body.get("messages") or body["input"] for body in server.bodies]
+    return [sum(item.get("type") != "reasoning" for item in items) for items in asked]
 
 
 def printed(door: str) -> str:

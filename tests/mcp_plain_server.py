@@ -12,7 +12,10 @@ from typing import Any, TypedDict
 
 
 class Behaviour(TypedDict, total=False):
-    """What this life does: which tools it has, at which message it dies: before, amid or after its answer."""
+    """What this life does: which tools it has, at which message it dies: before, amid or after its answer.
+
+    Before it says anything it `meets` others, each at the end of a named pipe that it opens to read or write.
+    """
 
     tools: list[dict[str, Any]]
     die_at: int
@@ -20,6 +23,7 @@ class Behaviour(TypedDict, total=False):
     garbage: str
     silent: list[str]
     words: str
+    meets: list[tuple[str, str]]
 
 
 def tool(name: str, description: str = "", **properties: Any) -> dict[str, Any]:
@@ -37,6 +41,8 @@ class Plain:
 
     def serve(self) -> None:
         """Answer until the input ends."""
+        for pipe, mode in self.behaviour.get("meets", []):
+            Path(pipe).open(mode).close()  # returns when the other end is open too
         for number, line in enumerate(sys.stdin, 1):
             asked = json.loads(line)
             dies = self.behaviour.get("die_at") == number

@@ -22,7 +22,7 @@ from tests.strict_replies import (
     invalid,
     script,
 )
-from tests.strict_responses import RESPONSES_PATH, ResponsesSide, as_chat, is_for_responses
+from tests.strict_responses import RESPONSES_PATH, ResponsesSide, as_chat, is_for_responses, written_out
 from tests.strict_responses_replies import RESPONSES_OVERFLOWS, response, response_events
 from tests.strict_rules import output_limit, prompt_tokens, violations
 from tests.strict_shapes import PLAIN, Shape
@@ -226,6 +226,7 @@ class StrictProvider:
         except ValueError as error:
             return None, [f"V6 the body is no strict JSON in UTF-8: {error}"]
         if is_for_responses(body):
+            body = written_out(body)
             return body, self.responses.violations(body, window=self.window, factor=self.factor)
         broken = violations(
             body,

@@ -111,6 +111,23 @@ def is_for_responses(body: object) -> bool:
     return isinstance(body, Mapping) and "input" in body
 
 
+def written_out(body: Body) -> Body:
+    """The body, its easy input messages (a role and a text, of no type) as items of the type `message`."""
+    items = body["input"]
+    return {**body, "input": list(map(_written_out, items))} if isinstance(items, list) else body
+
+
+def _written_out(item: Any) -> Any:
+    if not isinstance(item, dict) or item.get("type", "message") != "message" or "role" not in item:
+        return item
+    content = item.get("content")
+    if "type" in item and not isinstance(content, str):
+        return item
+    kind = "output_text" if item["role"] == "assistant" else "input_text"
+    parts = [{"type": kind, "text": content}] if content and isinstance(content, str) else content
+    return {"type": "message", **item, "content": parts}
+
+
 def tokens_of(body: Body, factor: float = 1.0) -> int:
     """The server's own count: as for chat, and the bytes of all items that chat has not, by four."""
     others = [item for item in body["input"] if item["type"] not in _CHAT_KINDS]

@@ -9,10 +9,12 @@ import pytest
 
 from agentloop.cli.app import program
 from agentloop.cli.config import with_setting
-from agentloop.cli.config_files import FREE, KEYS, OF_ONE_CALL
+from agentloop.cli.config_files import KEYS
+from agentloop.cli.options import KNOWN
 from tests.cli_kit import Finished, agentloop, environment
 from tests.strict_provider import StrictProvider
 from tests.strict_replies import Reply, calling
+from tests.warm_kit import ROOT
 
 
 def user_says(folder: Path, text: str) -> None:
@@ -24,9 +26,9 @@ def project_says(folder: Path, text: str) -> None:
     (folder / ".agentloop.toml").write_text(text)
 
 
-def shown(folder: Path, *, env: dict[str, str] | None = None) -> dict[str, Any]:
+def shown(folder: Path, *, env: dict[str, str] | None = None, status: int = 0) -> dict[str, Any]:
     done = agentloop("config", "--json", cwd=folder, env=env)
-    assert done.status == 0, done.err
+    assert done.status == status, done.err
     found: dict[str, Any] = json.loads(done.out)
     return found
 
@@ -39,8 +41,9 @@ def refused(folder: Path, *call: str) -> str:
 
 def test_each_option_has_a_key_but_those_of_one_call() -> None:
     names = {parameter.name for parameter in program.params} - {"prompt", "version", "help"}
-    assert names == {each.name for each in KEYS.values()} | set(OF_ONE_CALL)
-    assert set(KEYS) >= FREE
+    assert names == {each.name for each in KNOWN}
+    of_one_call = names - {each.name for each in KEYS.values()}
+    assert of_one_call == {"attach", "latest", "resume", "session", "no_session", "as_json"}
 
 
 def test_a_flag_beats_the_environment_the_project_and_the_user(tmp_path: Path) -> None:
@@ -77,6 +80,8 @@ def test_a_project_turns_a_switch_of_the_user_off(tmp_path: Path) -> None:
 
 
 WANTS_A_YES = [
+    'model = "gpt-5-pro"',
+    'summary-model = "gpt-5-pro"',
     'tools = ["evil"]',
     'callbacks = ["evil:It"]',
     'redact = "off"',
@@ -99,12 +104,68 @@ WANTS_A_YES = [
 def test_what_a_project_may_not_say_by_itself_stops_each_call_until_the_yes(tmp_path: Path) -> None:
     for said in WANTS_A_YES:
         project_says(tmp_path, said.replace('{"n" = 1}', "{ n = 1 }"))
-        assert "for which it needs your yes: read it, then run `agentloop config trust`" in refused(tmp_path)
-    project_says(tmp_path, 'owner = "bob"\nmodel = "offline"\n')
+        assert "for which it needs your yes" in refused(tmp_path)
+        assert refused(tmp_path).endswith("then run `agentloop config trust`")
+    project_says(tmp_path, 'owner = "bob"\ntodo = true\n')
     assert agentloop("config", "trust", cwd=tmp_path).complaint().endswith(".agentloop.toml may set owner")
     assert shown(tmp_path)["owner"]["value"] == "bob"
-    project_says(tmp_path, 'owner = "ann"\nmodel = "offline"\n')
+    project_says(tmp_path, 'owner = "ann"\ntodo = true\n')
     assert "needs your yes" in refused(tmp_path), "another value wants another yes"
+
+
+@pytest.mark.parametrize(
+    ("said", "file"),
+    [
+        ('tools = ["mine"]', "mine.py"),
+        ('callbacks = ["kit.mine:It"]', "kit/mine.py"),
+        ('callbacks = ["kit.mine:It"]', "kit/__init__.py"),
+        ('schema = "kit:T"', "kit/__init__.py"),
+        ('mcp = ["servers.json"]', "servers.json"),
+        ('system-file = "prompt.md"', "prompt.md"),
+        ('skills = "skills"', "skills/write/SKILL.md"),
+    ],
+)
+def test_a_yes_holds_for_files_that_are_named_as_they_are(said: str, file: str, tmp_path: Path) -> None:
+    named = tmp_path / file
+    named.parent.mkdir(parents=True, exist_ok=True)
+    named.write_text("---\nname: write\ndescription: It writes.\n---\nSo.\n")
+    project_says(tmp_path, said)
+    assert f"with {file} as they are now" in agentloop("config", "trust", cwd=tmp_path).complaint()
+    key = said.partition(" ")[0]
+    assert shown(tmp_path)[key]["from"].endswith(".agentloop.toml")
+    named.write_text(named.read_text() + "More.\n")
+    assert "needs your yes" in refused(tmp_path)
+    agentloop("config", "trust", cwd=tmp_path)
+    assert "faults" not in shown(tmp_path)
+
+
+def test_config_paths_and_doctor_show_what_is_wrong_and_go_on(tmp_path: Path) -> None:
+    user_says(tmp_path, 'windw = 7\ntemperature = "hot"\nmax-steps = 9\n')
+    project_says(tmp_path, 'tools = ["evil"]\ntodo = true\nsystem = ""\ncompact-at = 7\n')
+    env = environment(tmp_path, AGENTLOOP_OWNER="a\tb")
+    wrong = ["windw", "temperature", "sets tools", "compact-at", "AGENTLOOP_OWNER"]
+    for call, status in (("config", 2), ("paths", 2), ("doctor", 1)):
+        done = agentloop(call, cwd=tmp_path, env=env)
+        faults = [line for line in done.out.splitlines() if line.startswith("fault\t")]
+        assert (done.status, len(faults)) == (status, len(wrong)), done.out
+        assert all(any(each in fault for fault in faults) for each in wrong)
+        assert len(done.out.splitlines()) > len(faults) + 3
+    found = shown(tmp_path, env=env, status=2)
+    assert len(found["faults"]) == len(wrong)
+    assert (found["max-steps"]["value"], found["todo"]["value"], found["tools"]["value"]) == (
+        "9",
+        "true",
+        "-",
+    )
+    assert (found["temperature"]["from"], found["compact-at"]["value"]) == ("default", "0.8")
+    assert agentloop("-p", "Hi.", cwd=tmp_path, env=env).status == 2
+
+
+def test_a_file_that_is_none_stops_no_look_at_the_settings(tmp_path: Path) -> None:
+    project_says(tmp_path, "todo = ")
+    assert "is no TOML" in shown(tmp_path, status=2)["faults"][0]
+    for call in ("paths", "doctor"):
+        assert "is no TOML" in agentloop(call, cwd=tmp_path).out
 
 
 @pytest.mark.parametrize(
@@ -142,8 +203,8 @@ def test_a_file_that_is_a_pipe_or_no_text_is_one_line(tmp_path: Path) -> None:
 
 def test_a_setting_is_written_and_taken_out_and_comments_stay(tmp_path: Path) -> None:
     user_says(tmp_path, '# mine\nmodel = "offline" # free\n')
-    for call in (["window", "16k"], ["tools", "json", "os"], ["todo", "true"], ["model"]):
-        agentloop("config", "set", *call, cwd=tmp_path)
+    for call in ("set window 16k", "set tools json os", "set todo true", "unset model"):
+        assert agentloop("config", *call.split(), cwd=tmp_path).status == 0
     file = tmp_path / "agentloop" / "config.toml"
     assert file.read_text() == 'todo = true\ntools = ["json", "os"]\nwindow = "16k"\n# mine\n'
     assert file.stat().st_mode & 0o777 == 0o600
@@ -199,6 +260,27 @@ def test_the_doctor_needs_no_server(tmp_path: Path) -> None:
     assert not (tmp_path / "agentloop").exists()
 
 
+@pytest.mark.parametrize(
+    ("origin", "way"),
+    [
+        ({}, 'pip install ".[strands]" in a clone'),
+        ({"url": f"file://{ROOT}", "dir_info": {}}, f'pip install "{ROOT}[strands]"'),
+        (
+            {"url": "https://host/it.git", "vcs_info": {"vcs": "git", "commit_id": "1"}},
+            'pip install "agentloop-kit[strands] @ git+https://host/it.git"',
+        ),
+    ],
+)
+def test_the_doctor_says_how_an_extra_is_installed(origin: dict[str, Any], way: str, tmp_path: Path) -> None:
+    installed = tmp_path / "site" / "agentloop_kit-1.dist-info"
+    installed.mkdir(parents=True)
+    (installed / "METADATA").write_text("Name: agentloop-kit\nVersion: 1\n")
+    (installed / "direct_url.json").write_text(json.dumps(origin))
+    env = environment(tmp_path, PYTHONPATH=f"{installed.parent}{os.pathsep}{ROOT}")
+    out = agentloop("doctor", cwd=tmp_path, env=env).out
+    assert f"note\tstrands\toptional, for our compaction in strands: {way}\n" in out
+
+
 def test_paths_say_where_things_lie(tmp_path: Path) -> None:
     out = agentloop("paths", cwd=tmp_path).out
     for each in ("agentloop/config.toml", "agentloop/sessions.db", ".transcripts", "agentloop/history"):
@@ -223,4 +305,6 @@ def test_what_nobody_set_is_shown_as_it_holds(tmp_path: Path) -> None:
     held = {key: setting["value"] for key, setting in shown(tmp_path).items()}
     assert [held[key] for key in ("redact", "todo", "no-stream", "window")] == ["on", "false", "false", "-"]
     agentloop("config", "set", "window", "64k", cwd=tmp_path)
-    assert agentloop("config", "set", "window", cwd=tmp_path).err.endswith("window is taken out\n")
+    assert "needs VALUE" in refused(tmp_path, "config", "set", "window")
+    for told in ("is taken out", "is not set there"):
+        assert agentloop("config", "unset", "window", cwd=tmp_path).err.endswith(f"window {told}\n")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from agentloop.cli.sessions.check import faults_of
 from agentloop.cli.sessions.command import Opened
+from agentloop.cli.sessions.show import faults_of
 from agentloop.cli.settings import settings_for
 from agentloop.errors import StoreError
 from agentloop.events import Compacted, Described, Event, EventFilter, MessageRecord, Record, Restored
@@ -123,7 +123,7 @@ def test_skip_and_a_filter_go_together(place: Path) -> None:
 def test_a_name_that_lies_outside_of_the_range_is_known(place: Path) -> None:
     early = export(place, "--range", "1-9", "--branch", "scout", "--damaged", "skip")
     assert (early.status, json.loads(early.out)) == (0, [])
-    assert early.complaint() == "agentloop: nothing in the session is all of what was asked for"
+    assert "nothing in the session is all of what was asked for" in early.complaint()
 
 
 @pytest.mark.deep

@@ -1,13 +1,11 @@
 """Sessions written to files and read back: whole or not at all, in pieces, whatever the files are like."""
 
-import fcntl
 import json
 import math
 import os
 import resource
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
@@ -15,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from agentloop.cli.output_file import whole_file
+from agentloop.cli.files import whole_file
 from agentloop.cli.sessions.command import Opened
 from agentloop.cli.sessions.transfer import check_there
 from agentloop.cli.settings import settings_for
@@ -123,7 +121,7 @@ def test_standard_input_that_is_not_in_utf8_is_refused_with_its_line(letter: byt
         check=False,
     )
     assert (done.returncode, done.stdout) == (2, b"")
-    assert b"nothing imported: line 2 of standard input is not in UTF-8" in done.stderr
+    assert b"line 2 of standard input is not in UTF-8" in done.stderr
     assert agentloop("sessions", "list", "--all", cwd=tmp_path).out == ""
 
 
@@ -278,53 +276,6 @@ def test_a_fault_of_who_writes_a_file_is_no_fault_of_the_file(error: Exception, 
     assert caught.value is error
     assert not path.exists()
     assert not list(tmp_path.glob(".agentloop*"))
-
-
-WRITES = """
-import os, signal, sys
-from pathlib import Path
-from agentloop.cli.output_file import whole_file
-with whole_file(Path("out")) as file:
-    file.write("half")
-    print("writing", flush=True)
-    sys.stdin.read()
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-def writing(folder: Path) -> subprocess.Popen[str]:
-    """A process that is writing a file there; it is killed by the end of its standard input."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", WRITES],
-        cwd=folder,
-        env=environment(folder),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "writing\n"
-    return process
-
-
-async def test_what_a_killed_export_left_is_removed_by_the_next_and_nothing_else_is(tmp_path: Path) -> None:
-    await store_in(tmp_path, [said("hi")])
-    with writing(tmp_path) as living, writing(tmp_path) as killed:
-        killed.communicate()
-        dead = tmp_path / f".agentloop-{killed.pid}.part"
-        kept = {tmp_path / f".agentloop-{living.pid}.part", tmp_path / ".agentloop-notes.part"}
-        (tmp_path / ".agentloop-notes.part").write_text("a stranger's")
-        assert set(tmp_path.glob(".agentloop-*")) == {dead, *kept}
-        with dead.open() as elsewhere:
-            fcntl.flock(elsewhere, fcntl.LOCK_EX)  # as a writer in another container holds it
-            assert agentloop("sessions", "export", "s", "-o", "first", cwd=tmp_path).status == 0
-            assert set(tmp_path.glob(".agentloop-*")) == {dead, *kept}
-        assert agentloop("sessions", "export", "s", "-o", "second", cwd=tmp_path).status == 0
-        assert set(tmp_path.glob(".agentloop-*")) == kept
-        dead.symlink_to("first")
-        assert agentloop("sessions", "export", "s", "-o", "third", cwd=tmp_path).status == 0
-        assert dead.is_symlink()
-        assert (tmp_path / "first").read_text() == (tmp_path / "third").read_text()
 
 
 @pytest.mark.parametrize("chars", [5, 100_000])

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from agentloop.cli.resume import find_session
-from agentloop.cli.sessions.check import faults_of
 from agentloop.cli.sessions.command import Opened
+from agentloop.cli.sessions.show import faults_of
 from agentloop.cli.settings import settings_for
 from agentloop.context import Context
 from agentloop.errors import SessionNotFoundError, UsageError

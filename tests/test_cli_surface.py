@@ -79,7 +79,10 @@ WRONG: list[tuple[list[str], str]] = [
         ["sessions", "import", "none.jsonl"],
         "'none.jsonl' cannot be read: No such file or directory: check the path",
     ),
-    (["-p", "x", "--system-file", "none"], "'none': No such file or directory: check the path"),
+    (
+        ["-p", "x", "--system-file", "none"],
+        "--system-file: 'none' cannot be read: No such file or directory: check the path",
+    ),
     (["demo", "--svg", "none/x.svg"], "cannot be written: No such file or directory: make its folder first"),
     (["lessons", "first"], "N: 'first' is no whole number of at least 0: write one such as 5"),
     (["sessions", "import"], "`agentloop sessions import` needs FILE: `agentloop sessions import --help`"),

@@ -9,8 +9,6 @@ from tests.door_kit import TASK, WINDOW, provider
 
 pytestmark = pytest.mark.integrations
 
-pytest.importorskip("langchain.agents")
-
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 async def test_an_agent_works_for_sixty_steps_in_a_small_window() -> None:

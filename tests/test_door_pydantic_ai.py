@@ -9,10 +9,9 @@ from tests.door_kit import TASK, WINDOW, provider
 
 pytestmark = pytest.mark.integrations
 
-pydantic_ai = pytest.importorskip("pydantic_ai")
-
 
 async def test_an_agent_works_for_sixty_steps_in_a_small_window() -> None:
+    import pydantic_ai
     from openai import AsyncOpenAI
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.providers.openai import OpenAIProvider

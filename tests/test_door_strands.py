@@ -10,10 +10,9 @@ from tests.door_kit import TASK, WINDOW, provider
 
 pytestmark = pytest.mark.integrations
 
-strands = pytest.importorskip("strands")
-
 
 async def test_an_agent_works_for_sixty_steps_in_a_small_window() -> None:
+    import strands
     from openai import AsyncOpenAI
     from strands.models.openai import OpenAIModel
 

@@ -299,19 +299,19 @@ def test_the_command_line_shows_what_is_asked_for(tmp_path: Path) -> None:
     assert first.endswith("## 3 User\n\nWhere is the KEY?\n")
 
 
+NOTHING = "nothing in the session is all of what was asked for"
+THERE = "it has run_started, described, message_added, model_called, run_ended, up to position 6"
+
+
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
-        (["--grep", "zebra"], "nothing in the session for --grep"),
-        (["--synthetic"], "nothing in the session for --synthetic"),
-        (["--archived"], "nothing in the session for --archived"),
-        (["--range", "90-"], "nothing in the session for --range (its last position is 6)"),
-        (
-            ["--kind", "restored", "--grep", "KEY"],
-            "nothing in the session for --kind "
-            "(it has run_started, described, message_added, model_called, run_ended)",
-        ),
-        (["--range", "1-2", "--real"], "nothing in the session is all of what was asked for"),
+        (["--grep", "zebra"], f"{NOTHING}: {THERE}"),
+        (["--synthetic"], f"{NOTHING}: {THERE}"),
+        (["--archived"], NOTHING),
+        (["--range", "90-"], f"{NOTHING}: {THERE}"),
+        (["--kind", "restored", "--grep", "KEY"], f"{NOTHING}: {THERE}"),
+        (["--range", "1-2", "--real"], f"{NOTHING}: {THERE}"),
         (["--kind", "run_ended"], "what was asked for holds no text: --json or --format events shows it"),
         (["--branch", "scout"], "--branch: the session has no 'scout'; it has 'main'"),
     ],

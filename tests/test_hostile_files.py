@@ -283,7 +283,7 @@ def test_a_file_that_is_too_large_is_not_read_whole(tmp_path: Path) -> None:
     with (tmp_path / "sparse").open("wb") as file:
         file.truncate(10**12)
     done = agentloop("sessions", "import", "sparse", cwd=tmp_path)
-    assert done.complaint() == "agentloop: 'sparse' holds more than 200 MB: import a part of it"
+    assert done.complaint() == "agentloop: 'sparse' holds more than 200 MB: name a smaller one"
 
 
 def many(text: str, number: int) -> str:

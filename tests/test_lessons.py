@@ -417,6 +417,7 @@ def test_the_command_line_lists_the_lessons(tmp_path: Path) -> None:
 
 def test_the_command_line_runs_a_lesson_with_a_prompt(tmp_path: Path) -> None:
     done = command_line("lessons", "6", "--prompt", "Read red_kale.py and say what it does.", cwd=tmp_path)
+    assert "|---" not in done.out, "tables are drawn"
     assert (done.status, done.err) == (0, "")
     assert "red_kale.py: Grows the red kale, from the seed to the kitchen." in done.out
     assert "2 auto" not in done.out

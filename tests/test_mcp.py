@@ -307,8 +307,13 @@ async def test_a_server_sees_no_secret_but_those_it_is_given(
 
 
 async def test_servers_start_side_by_side_and_end_with_the_block(tmp_path: Path) -> None:
-    lists: Behaviour = {"tools": [tool("process")]}
-    source = named(**{name: plain(tmp_path, lists) for name in ("a", "b", "c")})
+    pipes = [str(tmp_path / f"pipe_{at}") for at in range(3)]
+    for pipe in pipes:
+        os.mkfifo(pipe)
+    # Each waits for the one before it and the one behind it, so that none answers before all have begun.
+    meets = [[(pipes[0], "w"), (pipes[2], "r")], *([(pipes[at - 1], "r"), (pipes[at], "w")] for at in (1, 2))]
+    lives: list[Behaviour] = [{"tools": [tool("process")], "meets": each} for each in meets]
+    source = named(**{name: plain(tmp_path, life) for name, life in zip("abc", lives, strict=True)})
     async with mcp_tools(source) as tools:
         answers = [await answer_of(tools, name) for name in ("process", "b_process", "c_process")]
     for answer in answers:

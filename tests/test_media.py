@@ -225,7 +225,15 @@ def test_an_export_is_whole_and_an_import_keeps_it_anew(tmp_path: Path) -> None:
         "What? [image shot.png 1280×720]" in listed.encode().decode("unicode_escape") or "shot.png" in listed
     )
     missing = agentloop("-p", "What?", "--attach", "none.png", cwd=tmp_path, env=env)
-    assert (missing.status, "there is no file" in missing.err) == (2, True)
+    there = tmp_path / "none.png"
+    assert (missing.status, missing.err) == (2, f"agentloop: there is no file '{there}': check the path\n")
+
+
+def test_what_is_refused_at_once_names_no_session(tmp_path: Path) -> None:
+    (tmp_path / "shot.png").write_bytes(SHOT)
+    refused = agentloop("-m", "offline", "-p", "What?", "--attach", "shot.png", cwd=tmp_path)
+    line = "agentloop: the model offline takes no images and no files but texts: use another model\n"
+    assert (refused.status, refused.err) == (2, line)
 
 
 @pytest.mark.parametrize(

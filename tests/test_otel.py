@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from agentloop import Agent, Callbacks, Compaction, Deny, Limits, Runner, Secrets, Usage, tool
+from agentloop import Agent, Callbacks, Compaction, Deny, Limits, OfflineModel, Runner, Secrets, Usage, tool
 from agentloop.durable import RunQueue
 from agentloop.errors import ModelUnavailableError, UsageError
 from agentloop.integrations.otel import OpenTelemetry
@@ -26,6 +26,8 @@ from tests.durable_work_kit import Gate, at_work, over
 from tests.kit import read, until
 
 url, queue = durable_work_kit.url, durable_work_kit.queue
+
+DURATION = "gen_ai.client.operation.duration"
 
 
 class Watched:
@@ -150,11 +152,26 @@ async def test_metrics_count_tokens_and_seconds() -> None:
         {**of, "gen_ai.token.type": "input", "count": 2, "sum": 200},
         {**of, "gen_ai.token.type": "output", "count": 2, "sum": 14},
     ]
-    seconds = watched.points("gen_ai.client.operation.duration")
+    seconds = watched.points(DURATION)
     counted = {point["gen_ai.operation.name"]: point["count"] for point in seconds}
     assert counted == {"chat": 2, "execute_tool": 1, "invoke_agent": 1}
     named = {name for point in seconds for name in point} - {"count", "sum"}
     assert named | {"gen_ai.client.token.usage", "gen_ai.client.operation.duration"} <= conventions()
+
+
+@pytest.mark.parametrize(
+    ("options", "told"), [({}, {"agentloop", "openai"}), ({"provider": "groq"}, {"groq"})]
+)
+async def test_the_provider_is_that_of_the_model(options: dict[str, Any], told: set[str]) -> None:
+    watched = Watched(**options)
+    await watched.runner(Agent(OfflineModel(), tools=[look])).run("Use look on 'a'.")
+    points = watched.points(DURATION)
+    assert {point["gen_ai.operation.name"] for point in points} == {"invoke_agent", "chat", "execute_tool"}
+    names = {point["gen_ai.provider.name"] for point in points}
+    names |= {str(values(span)["gen_ai.provider.name"]) for span in watched.named("chat offline")}
+    assert names == told - {"openai"}
+    await watched.runner(Agent(ScriptedModel(["Fine."]))).run("Hi.")
+    assert {point["gen_ai.provider.name"] for point in watched.points(DURATION)} == told
 
 
 async def test_nothing_that_was_said_is_told_unasked() -> None:
@@ -246,7 +263,7 @@ async def test_failed_denied_and_cancelled_work_ends_its_spans_with_an_error() -
     assert every == ["ModelUnavailableError", None, "CancelledError"]
     [denied] = watched.named("execute_tool look")
     assert denied.status.status_code is trace.StatusCode.ERROR
-    points = watched.points("gen_ai.client.operation.duration")
+    points = watched.points(DURATION)
     assert "ModelUnavailableError" in {point.get("error.type") for point in points}
 
 
@@ -301,7 +318,7 @@ async def test_the_workers_of_a_durable_run_tell_one_trace(
     assert {span.context.trace_id for span in spans if span.context} == {wanted}
 
 
-@pytest.mark.parametrize("options", [{"content": 1}, {"agent": 5}, {"provider": None}])
+@pytest.mark.parametrize("options", [{"content": 1}, {"agent": 5}, {"provider": 5}])
 def test_bad_options_are_named(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=next(iter(options))):
         OpenTelemetry(**options)

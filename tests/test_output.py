@@ -419,7 +419,10 @@ async def test_an_answer_that_is_to_be_text_is_any_text() -> None:
         ("bad.json", "no JSON"),
         ("io:StringIO", "no type"),
         ("list.json", "object"),
-        ("City", "there is no file 'City': name one, or a type as MODULE:NAME"),
+        (
+            "City",
+            "check the path, or name a type as MODULE:NAME",
+        ),
         ("typo.json", "'strin' is no type of a JSON schema, there are object, array, string"),
         ("builtins:copyright", "builtins:copyright is no type of an answer: output="),
     ],

@@ -53,7 +53,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "completion": ("agentloop.cli.config:completion", "Print what completes commands in bash, zsh or fish."),
     "config": (
         "agentloop.cli.config:config",
-        "Show each setting and where it is said; set one; trust a project.",
+        "Show each setting and where it is said; set or unset one; trust a project.",
     ),
     "demo": ("agentloop.cli.demo:demo", "Show an overflow, and compaction; needs no key."),
     "doctor": ("agentloop.cli.doctor:doctor", "Say what works here and what does not."),
@@ -198,7 +198,7 @@ def program(context: click.Context, /, **_: Any) -> Any:
     if context.invoked_subcommand is not None:
         _refuse_what_is_not_heeded(context, context.invoked_subcommand)
         return None
-    said = load("agentloop.cli.config_files:configured")(os.environ) if not flags.get("as_json") else {}
+    said = load("agentloop.cli.config_files:configured")(os.environ)[0] if not flags.get("as_json") else {}
     shown = {name: said[name][0] for name in ("output_format", "verbose") if name in said}
     return load("agentloop.cli.run:start")({**shown, **flags}, tuple(context.args))
 

@@ -20,13 +20,13 @@ from typing import Any, TypeAlias
 from rich.console import Console
 
 from agentloop._plumbing.encodings import decoded
-from agentloop._plumbing.private_files import refused
 from agentloop._plumbing.strict_json import strict_value
 from agentloop._plumbing.to_text import raised_at
 from agentloop._plumbing.truncate import few, head
 from agentloop.approvals import Approver
 from agentloop.background import Background
 from agentloop.callbacks import Callbacks, checked_callbacks
+from agentloop.cli.files import text_of
 from agentloop.cli.mcp import unused_notice, with_mcp
 from agentloop.cli.process import before_leaving
 from agentloop.cli.settings import MEMORY, OFFLINE, Settings
@@ -317,13 +317,9 @@ def load_schema(spec: str) -> Any:
         wanted = _object("--schema", spec, "names no type: write MODULE:NAME")
     else:
         try:
-            wanted = strict_value(path.read_text("utf-8"))
-        except FileNotFoundError as error:
-            raise UsageError(
-                f"--schema: there is no file {spec!r}: name one, or a type as MODULE:NAME"
-            ) from error
-        except OSError as error:
-            raise UsageError(f"--schema: {refused(path, error)}") from error
+            wanted = strict_value(text_of(path))
+        except UsageError as error:
+            raise UsageError(f"--schema: {error}, or name a type as MODULE:NAME") from error
         except ValueError as error:
             raise UsageError(f"--schema: {spec} is no JSON: {error}") from error
         if not isinstance(wanted, dict):

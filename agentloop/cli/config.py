@@ -4,52 +4,58 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import click
 from click.shell_completion import get_completion_class
 
+from agentloop._plumbing.truncate import few
 from agentloop.cli import config_files
-from agentloop.cli.app import COMPLETE_VARIABLE, program
+from agentloop.cli.app import COMPLETE_VARIABLE, exit_status, program
 from agentloop.cli.config_files import KEYS, USER, config_folder, key_named
-from agentloop.cli.settings import Choice, choices_of, settings_for, settings_of_call
+from agentloop.cli.files import text_of
+from agentloop.cli.settings import FIELDS, Choice, Settings, settings_for, sound_settings
 from agentloop.cli.terminal import StandardOutput, columns, error_console, listing, run_to_end, say
 from agentloop.errors import UsageError
 from agentloop.redaction import Secrets, redacted, without_credentials
 
 _HEADING = columns("setting", "value", "from")
 _PATHS = columns("what", "where")
-_ATTRIBUTES = {"timeout": "timeout_seconds", "ttl": "ttl_seconds"}
 
 
 @click.group(invoke_without_command=True)
 @click.option("--json", "as_json", is_flag=True, help="A JSON object, by setting.")
 @click.pass_context
 def config(context: click.Context, as_json: bool) -> int:
-    """Show each setting and where it is said; set one; trust a project.
+    """Show each setting and where it is said; set or unset one; trust a project.
 
     A flag beats the environment, which beats the project's file, which beats yours.
     """
     if context.invoked_subcommand is not None:
         return 0
-    output = StandardOutput.claimed()
-    rows = {key: (value, source) for key, value, source in _rows()}
+    output, settings = StandardOutput.claimed(), sound_settings({})
+    rows = {key: (value, source) for key, value, source in _rows(settings)}
     if as_json:
-        data = {key: {"value": value, "from": source} for key, (value, source) in rows.items()}
-        return run_to_end(_written(output, json.dumps(data, indent=2) + "\n"))
+        data: dict[str, Any] = {
+            key: {"value": value, "from": source} for key, (value, source) in rows.items()
+        }
+        told = [redacted(str(fault), Secrets()) for fault in settings.faults]
+        run_to_end(output.write(json.dumps(data | ({"faults": told} if told else {}), indent=2) + "\n"))
+        return exit_status("usage" if told else "answered")
     lines = [columns(key, value, source) for key, (value, source) in rows.items()]
-    return run_to_end(_written(output, listing(_HEADING, lines, output)))
+    return _shown(output, listing(_HEADING, lines, output), settings.faults)
 
 
-def _rows() -> Iterator[tuple[str, str, str]]:
-    settings, choices, hide = settings_for({}), choices_of({}, os.environ), Secrets()
+def _rows(settings: Settings) -> Iterator[tuple[str, str, str]]:
+    hide = Secrets()
     for key, option in KEYS.items():
-        choice = choices.get(option.name)
+        choice = settings.choices.get(option.name)
         if choice is None:
-            default = getattr(settings, _ATTRIBUTES.get(option.name, option.name), None)
+            default = getattr(settings, FIELDS.get(option.name, option.name), None)
             yield key, _default(key, default), "default"
         else:
-            yield key, redacted(_shown(key, choice), hide), choice.source.rpartition(": ")[0] or choice.source
+            yield key, redacted(_said(key, choice), hide), choice.source.rpartition(": ")[0] or choice.source
 
 
 def _default(key: str, value: object) -> str:
@@ -61,7 +67,7 @@ def _default(key: str, value: object) -> str:
     return "-" if value in (None, (), frozenset()) else str(value)
 
 
-def _shown(key: str, choice: Choice) -> str:
+def _said(key: str, choice: Choice) -> str:
     """The value as it was written, without what may be secret."""
     values = choice.value if isinstance(choice.value, tuple) else (choice.value,)
     if key == "header":
@@ -72,20 +78,33 @@ def _shown(key: str, choice: Choice) -> str:
 
 @config.command("set")
 @click.argument("key")
-@click.argument("values", metavar="[VALUE…]", nargs=-1)
+@click.argument("values", metavar="VALUE…", nargs=-1, required=True)
 def set_(key: str, values: Sequence[str]) -> int:
-    """Write a setting into your own file; without a value, take it out.
+    """Write a setting into your own file.
 
     It goes into `config.toml`, which `agentloop paths` names. Comments there stay.
     """
     name = key_named(key)
-    option, path = KEYS[name], config_folder(os.environ) / USER
-    value = _typed(name, values) if values else None
-    if value is not None:
-        settings_for({option.name: tuple(value) if isinstance(value, list) else value})
-    text = config_files.text_of(path) if os.path.lexists(path) else ""
-    config_files.write_private(path, with_setting(text, name, value, str(path)))
-    done = "is taken out" if value is None else "is set"
+    value = _typed(name, values)
+    settings_for({KEYS[name].name: tuple(value) if isinstance(value, list) else value})
+    return _write(name, value, "is set")
+
+
+@config.command()
+@click.argument("key")
+def unset(key: str) -> int:
+    """Take a setting out of your own file."""
+    return _write(key_named(key), None, "is taken out")
+
+
+def _write(name: str, value: Any, done: str) -> int:
+    path = config_folder(os.environ) / USER
+    text = text_of(path) if os.path.lexists(path) else ""
+    changed = with_setting(text, name, value, str(path))
+    if changed != text:
+        config_files.write_private(path, changed)
+    elif value is None:
+        done = "is not set there"
     say(error_console(), f"{path}: {name} {done}")
     return 0
 
@@ -131,36 +150,41 @@ def with_setting(text: str, key: str, value: Any, where: str) -> str:
 
 @config.command()
 def trust() -> int:
-    """Say yes to all that the project's file sets now.
+    """Say yes to all that the project's file sets now, with the files that it names.
 
-    Read it first. Where one of its settings is changed, it needs another yes.
+    Read them first. Where one is changed, it needs another yes. What these files import, start or read is not
+    looked at.
     """
     file = config_files.project_file()
     if file is None:
         raise UsageError(
             f"this project has no {config_files.PROJECT} and no [tool.agentloop] in a pyproject.toml"
         )
-    asked = config_files.wants_a_yes(file)
+    for fault in file.faults:
+        raise fault
     config_files.trust(file, os.environ)
-    say(error_console(), f"{file.path} may set {', '.join(asked) if asked else 'what it sets'}")
+    named = f", with {few(list(map(str, file.named)))} as they are now" if file.named else ""
+    say(error_console(), f"{file.path} may set {', '.join(file.asks) or 'what it sets'}{named}")
     return 0
 
 
 @click.command()
 def paths() -> int:
     """Show where things lie."""
-    output, settings = StandardOutput.claimed(), settings_of_call()
-    project = config_files.project_file()
+    output, settings = StandardOutput.claimed(), sound_settings({})
+    project = "-"
+    with suppress(UsageError):  # it stands among the faults
+        project = str(file.path) if (file := config_files.project_file()) else "-"
     rows: Mapping[str, object] = {
         "your configuration": config_folder(os.environ) / USER,
-        "the project's": project.path if project else "-",
+        "the project's": project,
         "store": without_credentials(settings.store),
         "transcripts": settings.transcripts.absolute(),
         "typed lines": settings.home.absolute() / "history",
         "working folder": settings.workdir,
     }
     lines = [columns(what, str(where)) for what, where in rows.items()]
-    return run_to_end(_written(output, listing(_PATHS, lines, output)))
+    return _shown(output, listing(_PATHS, lines, output), settings.faults)
 
 
 @click.command()
@@ -172,9 +196,11 @@ def completion(shell: str) -> int:
     """
     output, kind = StandardOutput.claimed(), get_completion_class(shell)
     assert kind is not None
-    return run_to_end(_written(output, kind(program, {}, "agentloop", COMPLETE_VARIABLE).source() + "\n"))
+    return _shown(output, kind(program, {}, "agentloop", COMPLETE_VARIABLE).source() + "\n")
 
 
-async def _written(output: StandardOutput, text: str) -> int:
-    await output.write(text)
-    return 0
+def _shown(output: StandardOutput, text: str, faults: Sequence[UsageError] = ()) -> int:
+    """Write the text, and below it what is wrong in files and variables; the exit status."""
+    wrong = (columns("fault", redacted(str(fault), Secrets())) for fault in faults)
+    run_to_end(output.write(text + "".join(wrong)))
+    return exit_status("usage") if faults else 0

@@ -1,17 +1,17 @@
 """What configuration files say: the project's, then the user's, in TOML.
 
 A key is an option's name. What a project's file says may come from a stranger: without a yes to just this,
-it sets nothing that runs code, lets tools do more, sends something elsewhere, reads or writes outside, or
-lifts a limit; and it holds no secret at all.
+it sets nothing that runs code, lets tools do more, sends something elsewhere, reads or writes outside, lifts
+a limit, or costs more, as another model may; and it holds no secret at all.
 """
 
 import hashlib
 import json
 import os
-import stat
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -19,53 +19,71 @@ from typing import Any
 import platformdirs
 
 from agentloop._plumbing.checks import shown
-from agentloop._plumbing.private_files import make_private_folder, new_private_file, refused
+from agentloop._plumbing.private_files import make_private_folder, refused
+from agentloop.cli.files import text_of, whole_file
 from agentloop.cli.options import KNOWN, KnownOption
 from agentloop.errors import UsageError
 from agentloop.redaction import Secrets, known_in_address, secrets_in, secrets_in_header
 
-OF_ONE_CALL = ("attach", "latest", "resume", "session", "no_session", "as_json")
-"""The options of one call alone, which have no key."""
 KEYS: Mapping[str, KnownOption] = {
-    each.name.replace("_", "-"): each for each in KNOWN if each.name not in OF_ONE_CALL
+    each.name.replace("_", "-"): each for each in KNOWN if not each.of_one_call
 }
-FREE = frozenset(
-    [
-        "model",
-        "summary-model",
-        "api",
-        "window",
-        "timeout",
-        "temperature",
-        "compact-at",
-        "system",
-        "todo",
-        "no-recall",
-        "no-stream",
-        "output-format",
-        "verbose",
-    ]
-)
-"""What a project's file may set without a yes."""
+"""The option of each key."""
 PROJECT = ".agentloop.toml"
 USER = "config.toml"
 _PROMPTS = {"system", "system-file"}
 _TRUSTED = "trusted"
-_MOST_BYTES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigFile:
-    """A file, and what it says, by key."""
+    """A file and what it says, by key; `faults` are what is wrong in it, which counts for nothing."""
 
     path: Path
     said: Mapping[str, Any]
+    faults: Sequence[UsageError]
+
+    @property
+    def asks(self) -> Sequence[str]:
+        """The keys that a project's file may not set by itself."""
+        return [key for key in self.said if not KEYS[key].is_free]
+
+    @property
+    def named(self) -> Sequence[Path]:
+        """The files that its settings name and that are there; not those that they import or read."""
+        named = [value for key, value in self.said.items() if KEYS[key].names_files]
+        values = (each for value in named for each in _listed(value))
+        return [path for value in values for path in _places(str(value)) if os.path.isfile(path)]  # noqa: PTH113
 
     @property
     def mark(self) -> str:
-        """Changes with the place and with each setting."""
-        text = json.dumps([str(self.path), self.said], sort_keys=True, default=str)
+        """Changes with the place, with each setting, and with what the named files hold."""
+        held = [[str(path), _digest(path)] for path in self.named]
+        text = json.dumps([str(self.path), self.said, held], sort_keys=True, default=str)
         return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _places(name: str) -> Iterator[Path]:
+    """Where what is named may lie: at that path, as a folder of skills, or as a module with its packages."""
+    path = Path(os.path.expanduser(name))  # noqa: PTH111 — the home of nobody is a path like any other here
+    yield path
+    with suppress(OSError, ValueError):
+        yield from sorted(path.glob("*/SKILL.md"))
+    parts = name.partition(":")[0].split(".")
+    yield from (Path(*parts[:count], "__init__.py") for count in range(1, len(parts) + 1))
+    yield Path(f"{Path(*parts)}.py")
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return "not readable"
 
 
 def config_folder(environment: Mapping[str, str]) -> Path:
@@ -82,33 +100,44 @@ def config_folder(environment: Mapping[str, str]) -> Path:
         raise UsageError(f"AGENTLOOP_HOME: {home!r} is the home of no user: write the path") from None
 
 
-def configured(environment: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
+def configured(environment: Mapping[str, str]) -> tuple[dict[str, tuple[Any, str]], list[UsageError]]:
     """The values that the files give, as they would stand on the command line, each with where it is said.
 
-    Raises:
-        UsageError: a file cannot be read, has a key that is none or a value of another kind, or is the
-            project's and says what it may not.
+    Behind them what is wrong: a file that cannot be read, a key that is none, a value of another kind, and
+    what the project's file may not say. That counts for nothing.
     """
-    said = dict[str, tuple[Any, str]]()
-    for file in filter(None, (user_file(environment), _admitted(environment))):
+    said, faults = dict[str, tuple[Any, str]](), list[UsageError]()
+    for read in (user_file, _admitted):
+        try:
+            file = read(environment)
+        except UsageError as error:
+            faults.append(error)
+            continue
+        if file is None:
+            continue
+        faults += file.faults
         if _PROMPTS & file.said.keys():  # one of them means: not the other
             said = {name: each for name, each in said.items() if name.replace("_", "-") not in _PROMPTS}
         for key, value in file.said.items():
-            said[KEYS[key].name] = (_value(file.path, key, value), f"{file.path}: {key}")
-    return {name: each for name, each in said.items() if each[0] is not False}
+            said[KEYS[key].name] = (_value(key, value), f"{file.path}: {key}")
+    return {name: each for name, each in said.items() if each[0] is not False}, faults
 
 
 def user_file(environment: Mapping[str, str]) -> ConfigFile | None:
-    """The user's file; None where there is none."""
+    """The user's file; None where there is none.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
     path = config_folder(environment) / USER
-    return _checked(path, table_of(path, text_of(path))) if os.path.lexists(path) else None
+    return _read(path, table_of(path, text_of(path))) if os.path.lexists(path) else None
 
 
 def project_file() -> ConfigFile | None:
     """The nearest file of the project, from this folder up to the root of its repository; None for none.
 
     Raises:
-        UsageError: it cannot be read, or holds a secret.
+        UsageError: it cannot be read.
     """
     for path in _candidates():
         text = text_of(path)
@@ -119,9 +148,7 @@ def project_file() -> ConfigFile | None:
         else:
             continue
         if table is not None:
-            file = _checked(path, table)
-            _refuse_secrets(file)
-            return file
+            return _read(path, table, is_project=True)
     return None
 
 
@@ -137,19 +164,16 @@ def _candidates() -> Iterator[Path]:
 
 
 def _admitted(environment: Mapping[str, str]) -> ConfigFile | None:
-    """The project's file, which says nothing that wants a yes, or got it."""
+    """The project's file, without what wants a yes and has none."""
     file = project_file()
-    if file and (asked := wants_a_yes(file)) and file.mark not in _trusted(environment):
-        raise UsageError(
-            f"{file.path} sets {', '.join(asked)}, for which it needs your yes: read it, then run "
-            "`agentloop config trust`"
-        )
-    return file
-
-
-def wants_a_yes(file: ConfigFile) -> Sequence[str]:
-    """The keys of a project's file that it may not set by itself."""
-    return [key for key in file.said if key not in FREE]
+    if file is None or not file.asks or file.mark in _trusted(environment):
+        return file
+    fault = UsageError(
+        f"{file.path} sets {', '.join(file.asks)}, for which it needs your yes: read it and the files "
+        "that it names, then run `agentloop config trust`"
+    )
+    said = {key: value for key, value in file.said.items() if KEYS[key].is_free}
+    return replace(file, said=said, faults=[*file.faults, fault])
 
 
 def trust(file: ConfigFile, environment: Mapping[str, str]) -> None:
@@ -172,13 +196,12 @@ def write_private(path: Path, text: str) -> None:
     try:
         make_private_folder(path.parent)
         path = path.resolve()
-        beside = path.with_name(f"{path.name}.new")
-        beside.unlink(missing_ok=True)
-        with os.fdopen(new_private_file(beside), "w", encoding="utf-8") as file:
-            file.write(text)
-        beside.replace(path)
+        if path.exists():
+            path.chmod(0o600)
     except OSError as error:
         raise UsageError(str(refused(path, error))) from error
+    with whole_file(path) as file:
+        file.write(text)
 
 
 def key_named(key: str) -> str:
@@ -192,7 +215,7 @@ def key_named(key: str) -> str:
         return name
     if secrets_in({name.upper().replace("-", "_"): "x" * 20}):
         raise UsageError(f"no setting {key[:60]!r}: a key stands in no file: set OPENAI_API_KEY")
-    if name in {each.replace("_", "-") for each in OF_ONE_CALL}:
+    if name.replace("-", "_") in {each.name for each in KNOWN if each.of_one_call}:
         raise UsageError(f"no setting {key[:60]!r}: it is of one call alone")
     near = get_close_matches(name, KEYS, n=1)
     way = f"did you mean {near[0]!r}?" if near else "each option that `agentloop --help` lists is one"
@@ -211,68 +234,50 @@ def table_of(path: Path | str, text: str) -> dict[str, Any]:
         raise UsageError(f"{path} is no TOML: {error}") from error
 
 
-def _checked(path: Path, table: Any) -> ConfigFile:
+def _read(path: Path, table: Any, *, is_project: bool = False) -> ConfigFile:
     if not isinstance(table, dict):
         raise UsageError(f"{path}: agentloop must be a table, not {shown(table)}")
-    try:
-        file = ConfigFile(path=path, said={key_named(key): value for key, value in table.items()})
-    except UsageError as error:
-        raise UsageError(f"{path}: {error}") from error
-    for key, value in file.said.items():
-        _value(path, key, value)
-    return file
+    said, faults = dict[str, Any](), list[UsageError]()
+    for key, value in table.items():
+        try:
+            name = key_named(key)
+            _value(name, value)
+            if is_project and _holds_secret(name, value):
+                raise UsageError(
+                    f"{name} holds a secret: keep it out of a project's files, in the environment"
+                )
+            said[name] = value
+        except UsageError as error:
+            faults.append(UsageError(f"{path}: {error}"))
+    return ConfigFile(path=path, said=said, faults=faults)
 
 
-def _value(path: Path, key: str, value: Any) -> Any:
+def _value(key: str, value: Any) -> Any:
     """The value as the command line would give it; False for a switch that is off."""
     option = KEYS[key]
     if option.is_switch:
         if isinstance(value, bool):
             return value
-        raise UsageError(f"{path}: {key} must be true or false, not {shown(value)}")
+        raise UsageError(f"{key} must be true or false, not {shown(value)}")
     if option.is_repeated:
-        values = value if isinstance(value, list) else [value]
-        if all(isinstance(each, str) and each.strip() for each in values):
-            return tuple(values)
-        raise UsageError(f"{path}: {key} must be a list of texts, not {shown(value)}")
+        if all(isinstance(each, str) and each.strip() for each in _listed(value)):
+            return tuple(_listed(value))
+        raise UsageError(f"{key} must be a list of texts, not {shown(value)}")
     if key == "extra" and isinstance(value, dict):
         return json.dumps(value, default=str)
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise UsageError(f"{path}: {key} must be a text or a number, not {shown(value)}")
+        raise UsageError(f"{key} must be a text or a number, not {shown(value)}")
     if not str(value).strip() and not option.may_be_empty:
-        raise UsageError(f"{path}: {key} is empty: give it a value or leave it out")
+        raise UsageError(f"{key} is empty: give it a value or leave it out")
     return str(value)
 
 
-def _refuse_secrets(file: ConfigFile) -> None:
-    """Refuse what looks like a secret: a project's file is read by many, and is easily published."""
-    hide = Secrets()
-    for key, value in file.said.items():
-        text = json.dumps(value, default=str)
-        texts = [str(each) for each in (value if isinstance(value, list) else [value])]
-        heads = [each.partition(":") for each in texts] if key == "header" else []
-        if (
-            hide(text) != text
-            or any(map(known_in_address, texts))
-            or any(secrets_in_header(name, said.strip()) for name, _, said in heads)
-        ):
-            raise UsageError(
-                f"{file.path}: {key} holds a secret: keep it out of a project's files, in the environment"
-            )
-
-
-def text_of(path: Path) -> str:
-    """What a file holds; no pipe is waited for, and no more is read than a configuration has."""
-    try:
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise UsageError(f"{path} is no file")
-            data = file.read(_MOST_BYTES + 1)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
-    if len(data) > _MOST_BYTES:
-        raise UsageError(f"{path} holds more than {_MOST_BYTES // 1_000_000} MB: it is no configuration")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not in UTF-8: convert it") from error
+def _holds_secret(key: str, value: Any) -> bool:
+    """Whether it looks like one: a project's file is read by many, and is easily published."""
+    text, texts = json.dumps(value, default=str), [str(each) for each in _listed(value)]
+    heads = [each.partition(":") for each in texts] if key == "header" else []
+    return (
+        Secrets()(text) != text
+        or any(map(known_in_address, texts))
+        or any(secrets_in_header(name, said.strip()) for name, _, said in heads)
+    )

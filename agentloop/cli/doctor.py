@@ -1,18 +1,22 @@
 """`doctor`: what works here, and what does not."""
 
+import json
 import os
 from collections.abc import AsyncGenerator, Iterator
+from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import click
 
 from agentloop._plumbing.truncate import few
 from agentloop.cli.build import make_model
 from agentloop.cli.models import names_at
-from agentloop.cli.options import MODEL, STORE, options
+from agentloop.cli.options import MODEL, STORE, flags_of, options
 from agentloop.cli.sessions.command import missing_store
-from agentloop.cli.settings import OFFLINE, Settings, read_path, settings_of_call
+from agentloop.cli.settings import OFFLINE, Settings, read_path, sound_settings
 from agentloop.cli.terminal import StandardOutput, columns, run_to_end
 from agentloop.errors import AgentLoopError
 from agentloop.messages import Usage
@@ -25,10 +29,16 @@ from agentloop.stream import TextDelta, ToolEnded
 from agentloop.tools import tool
 
 _QUESTION = "Call the tool agentloop_check once, then answer with its result in one short sentence."
+_DISTRIBUTION = "agentloop-kit"
 _EXTRAS = {
-    "postgres": ("psycopg", "postgresql:// stores"),
+    "postgres": ("psycopg", "sessions in PostgreSQL"),
     "durable": ("dbos", "durable runs"),
-    "mcp": ("mcp", "MCP servers"),
+    "mcp": ("mcp", "tools of MCP servers"),
+    "otel": ("opentelemetry", "traces"),
+    "pydantic-ai": ("pydantic_ai", "our compaction in pydantic-ai"),
+    "openai-agents": ("agents", "our compaction in openai-agents"),
+    "langchain": ("langchain", "our compaction in langchain"),
+    "strands": ("strands", "our compaction in strands"),
 }
 """What else can be installed: its module, and what it is for."""
 
@@ -40,7 +50,7 @@ def doctor(**_: object) -> int:
 
     The model is asked one short question, which a server may charge for. Status 1 if anything is wrong.
     """
-    output, settings = StandardOutput.claimed(), settings_of_call()
+    output, settings = StandardOutput.claimed(), sound_settings(flags_of(click.get_current_context()))
 
     async def whole() -> int:
         faults = 0
@@ -54,6 +64,8 @@ def doctor(**_: object) -> int:
 
 async def _findings(settings: Settings) -> AsyncGenerator[tuple[str, str, str]]:
     """A word (`ok`, `fault`, `note`), what it is of, and what there is to say."""
+    for fault in settings.faults:
+        yield "fault", "settings", str(fault)
     if settings.model == OFFLINE:
         why = "no OPENAI_API_KEY and no base URL; " if settings.model_is_fallback else ""
         yield "note", "server", f"{why}the offline model needs none: a stand-in that reads files by rules"
@@ -143,5 +155,19 @@ def _can_be_made(path: Path) -> bool:
 def _of_extras() -> Iterator[tuple[str, str, str]]:
     for extra, (module, use) in _EXTRAS.items():
         there = find_spec(module) is not None
-        missing = f"not installed: {use} need the extra {extra!r}"
-        yield "ok" if there else "note", extra, use if there else missing
+        yield "ok" if there else "note", extra, use if there else f"optional, for {use}: {_installing(extra)}"
+
+
+def _installing(extra: str) -> str:
+    """The command that adds the extra, from where the package itself came."""
+    try:
+        origin = json.loads(distribution(_DISTRIBUTION).read_text("direct_url.json") or "{}")
+    except PackageNotFoundError:  # it runs from a folder
+        origin = {}
+    address, checkout = str(origin.get("url", "")), origin.get("vcs_info")
+    if checkout:
+        return f'pip install "{_DISTRIBUTION}[{extra}] @ {checkout["vcs"]}+{without_credentials(address)}"'
+    folder = url2pathname(urlsplit(address).path) if address.startswith("file:") else ""
+    if folder and Path(folder, "pyproject.toml").is_file():
+        return f'pip install "{folder}[{extra}]"'
+    return f'pip install ".[{extra}]" in a clone'

@@ -40,11 +40,11 @@ from agentloop.cli.terminal import (
     error_console,
     exact_moment,
     line_of,
-    listing,
     printable,
     run_to_end,
     say,
     warn,
+    write_list,
 )
 from agentloop.durable import (
     CONCURRENCY,
@@ -290,26 +290,20 @@ def runs(
         raise UsageError("--session, --limit and --all are of the list: leave them out where an id is given")
     most = None if without_limit else (limit or _MOST)
     output, settings = StandardOutput.claimed(), settings_of_call()
-    work = _one_run_work(words, as_json) if words else _list_work(session, most, as_json, output)
+    one = _one_run_work(words, as_json) if words else None
 
     async def whole() -> int:
         async with RunQueue(settings.store, owner=settings.owner, redact=settings.redact) as queue:
-            await output.write(await work(queue))
+            if one:
+                await output.write(await one(queue))
+                return 0
+            found = await queue.runs(session_id=session, most=most)
+            if not found:
+                say(error_console(), "no runs")
+            await write_list(output, found, HEADING, row, asdict, as_json=as_json)
         return 0
 
     return run_to_end(whole())
-
-
-def _list_work(session: str | None, most: int | None, as_json: bool, output: StandardOutput) -> _Work:
-    async def work(queue: RunQueue) -> str:
-        found = await queue.runs(session_id=session, most=most)
-        if not found:
-            say(error_console(), "no runs")
-        if as_json:
-            return json.dumps([asdict(run) for run in found], indent=2) + "\n"
-        return listing(HEADING, list(map(row, found)), output)
-
-    return work
 
 
 def _one_run_work(words: tuple[str, ...], as_json: bool) -> _Work:
@@ -374,24 +368,20 @@ def page(run: QueuedRun, answer: str) -> str:
 
 
 def _fields(run: QueuedRun) -> Iterator[tuple[str, str]]:
-    yield "run", run.id
-    yield "session", run.session_id
-    yield "queue", run.queue or "-"
-    yield "prompt", run.prompt or "-"
-    yield "state", run.state
-    yield "tries", str(run.tries)
-    yield "submitted", exact_moment(run.submitted)
-    if run.started is not None:
-        yield "started", exact_moment(run.started)
-    if run.ended is not None:
-        yield "ended", exact_moment(run.ended)
-    if run.worker:
-        yield "worker", run.worker
-    if run.doing:
-        yield "last step", run.doing
-    if run.usage:
-        yield "tokens", f"{run.usage.input_tokens} in, {run.usage.output_tokens} out"
-    if run.cost is not None:
-        yield "cost", f"${run.cost:.4f}"
-    if run.error:
-        yield "error", run.error
+    told = {
+        "run": run.id,
+        "session": run.session_id,
+        "queue": run.queue or "-",
+        "prompt": run.prompt or "-",
+        "state": run.state,
+        "tries": str(run.tries),
+        "submitted": exact_moment(run.submitted),
+        "started": None if run.started is None else exact_moment(run.started),
+        "ended": None if run.ended is None else exact_moment(run.ended),
+        "worker": run.worker,
+        "last step": run.doing,
+        "tokens": run.usage and f"{run.usage.input_tokens} in, {run.usage.output_tokens} out",
+        "cost": None if run.cost is None else f"${run.cost:.4f}",
+        "error": run.error,
+    }
+    return ((name, value) for name, value in told.items() if value)

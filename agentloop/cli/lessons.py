@@ -6,14 +6,18 @@ import runpy
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from textwrap import indent
 
 import click
 
 import agentloop
 from agentloop.cli.options import WholeNumber
+from agentloop.cli.terminal import align, columns
 from agentloop.errors import UsageError
 
 _NAME = re.compile(r"l(\d\d)_\w+\.py")
+_TABLE = re.compile(r"(?:^ +\|.*\n?)+", re.MULTILINE)
+_WIDE = 200
 
 
 @click.command()
@@ -46,7 +50,9 @@ def lessons(number: int | None, prompt: str | None, real: str | None, source: bo
     if source:
         print(found[number].read_text("utf-8"), end="")
         return 0
-    print(f"{said_in(found[number])}\n\n{lesson}\n", flush=True)  # click takes ASCII for a mistake
+    print(
+        f"{_TABLE.sub(_drawn, said_in(found[number]))}\n\n{lesson}\n", flush=True
+    )  # click takes ASCII for a mistake
     given = {"--prompt": prompt, "--model": real}
     sys.argv = [
         lesson,
@@ -62,6 +68,13 @@ def lesson_files() -> Mapping[int, Path]:
     folders = (package / "lessons", package.parent / "lessons")
     paths = sorted(path for folder in folders if folder.is_dir() for path in folder.iterdir())
     return {int(found[1]): path for path in paths if (found := _NAME.fullmatch(path.name))}
+
+
+def _drawn(table: re.Match[str]) -> str:
+    """A Markdown table as columns, one under the other."""
+    rows = [line.strip().strip("|").split("|") for line in table[0].splitlines()]
+    lines = [columns(*row) for row in rows if set("".join(row)) != {"-"}]
+    return indent(align(lines, _WIDE), "    ")
 
 
 def _takes_model(path: Path) -> bool:

@@ -25,7 +25,9 @@ LOG_VARIABLE = "AGENTLOOP_LOG"
 class KnownOption:
     """An option, which `shown` puts on a command as its parameter `name`.
 
-    `variable` is the variable of the environment that is heard where it is not given.
+    `variable` is the variable of the environment that is heard where it is not given. `is_free` says that a
+    project's file may set it without a yes, `names_files` that its values may be files or modules. What is
+    `of_one_call` alone has no key in any file.
     """
 
     name: str
@@ -34,6 +36,9 @@ class KnownOption:
     may_be_empty: bool = False
     is_switch: bool = False
     is_repeated: bool = False
+    is_free: bool = False
+    names_files: bool = False
+    of_one_call: bool = False
 
     def __call__(self, command: F) -> F:
         """The command with this option."""
@@ -64,6 +69,9 @@ def _option(
     *,
     variable: str | None = None,
     may_be_empty: bool = False,
+    is_free: bool = False,
+    names_files: bool = False,
+    of_one_call: bool = False,
     **shown: Any,
 ) -> KnownOption:
     """The option with these names; `metavar` is None for a switch."""
@@ -81,6 +89,9 @@ def _option(
         may_be_empty=may_be_empty,
         is_switch=metavar is None,
         is_repeated=bool(shown.get("multiple")),
+        is_free=is_free,
+        names_files=names_files,
+        of_one_call=of_one_call,
     )
 
 
@@ -98,6 +109,7 @@ _REDACT = _option(
     "off|MODULE:NAME",
     "What takes secrets out of all that is written. [known keys, and those of the environment]",
     variable="AGENTLOOP_REDACT",
+    names_files=True,
 )
 STORE: Sequence[KnownOption] = (
     _store("Where sessions lie: sqlite:///FILE, postgresql://USER@HOST/DATABASE or memory:"),
@@ -142,7 +154,11 @@ MODEL: Sequence[KnownOption] = (
     BASE_URL,
     HEADER,
     _option(
-        "--api", "chat|responses", "The API that the server speaks. [default: chat]", variable="AGENTLOOP_API"
+        "--api",
+        "chat|responses",
+        "The API that the server speaks. [default: chat]",
+        variable="AGENTLOOP_API",
+        is_free=True,
     ),
     _option(
         "--summary-model",
@@ -155,9 +171,10 @@ MODEL: Sequence[KnownOption] = (
         "TOKENS",
         "The model's window, e.g. 128k. [default: as known]",
         variable="AGENTLOOP_WINDOW",
+        is_free=True,
     ),
-    _option("--timeout", "SECONDS", "The longest silence of the server. [300]"),
-    _option("--temperature", "N", "Sent with each request. [not sent]"),
+    _option("--timeout", "SECONDS", "The longest silence of the server. [300]", is_free=True),
+    _option("--temperature", "N", "Sent with each request. [not sent]", is_free=True),
     _option("--extra", "JSON", "Further fields of each request, as a JSON object."),
 )
 COMPACTION: Sequence[KnownOption] = (
@@ -166,6 +183,7 @@ COMPACTION: Sequence[KnownOption] = (
         "FRACTION",
         "Compact at this share of the window; off. [0.8]",
         variable="AGENTLOOP_COMPACT_AT",
+        is_free=True,
     ),
     _option(
         "--transcripts",
@@ -175,32 +193,58 @@ COMPACTION: Sequence[KnownOption] = (
     ),
 )
 SESSION: Sequence[KnownOption] = (
-    _option("-c --continue latest", None, "Go on with this folder's newest session."),
+    _option("-c --continue latest", None, "Go on with this folder's newest session.", of_one_call=True),
     # An empty id is refused where it is looked for, with how to see the ids.
-    _option("-r --resume", "ID", "Go on with a session: id, unique prefix, title.", may_be_empty=True),
-    _option("--session", "ID", "Use exactly this id: continued if it exists, else begun.", may_be_empty=True),
-    _option("--no-session", None, "Store nothing."),
+    _option(
+        "-r --resume",
+        "ID",
+        "Go on with a session: id, unique prefix, title.",
+        may_be_empty=True,
+        of_one_call=True,
+    ),
+    _option(
+        "--session",
+        "ID",
+        "Use exactly this id: continued if it exists, else begun.",
+        may_be_empty=True,
+        of_one_call=True,
+    ),
+    _option("--no-session", None, "Store nothing.", of_one_call=True),
 )
 AGENT: Sequence[KnownOption] = (
-    _option("--system", "TEXT", "The system prompt, instead of the default one.", may_be_empty=True),
-    _option("--system-file", "PATH", "The same, from a file."),
     _option(
-        "--tools", "MODULE[:NAME]", "Tools of a module; none: no built-in ones. Repeatable.", multiple=True
+        "--system", "TEXT", "The system prompt, instead of the default one.", may_be_empty=True, is_free=True
     ),
-    _option("--mcp", "FILE", "Tools of the MCP servers that this file names. Repeatable.", multiple=True),
-    _option("--callbacks", "MODULE:NAME", "A callback. Repeatable.", multiple=True),
-    _option("--schema", "FILE|MODULE:NAME", "Answer with JSON of this schema or type alone."),
+    _option("--system-file", "PATH", "The same, from a file.", names_files=True),
+    _option(
+        "--tools",
+        "MODULE[:NAME]",
+        "Tools of a module; none: no built-in ones. Repeatable.",
+        multiple=True,
+        names_files=True,
+    ),
+    _option(
+        "--mcp",
+        "FILE",
+        "Tools of the MCP servers that this file names. Repeatable.",
+        multiple=True,
+        names_files=True,
+    ),
+    _option("--callbacks", "MODULE:NAME", "A callback. Repeatable.", multiple=True, names_files=True),
+    _option(
+        "--schema", "FILE|MODULE:NAME", "Answer with JSON of this schema or type alone.", names_files=True
+    ),
     _option("--workdir", "DIR", "What built-in tools cannot leave. [default: this folder]"),
     _option("--allow", "RULE", "Offer and run unasked: write, shell, shell(git *), a tool.", multiple=True),
     _option("--ask", "RULE", "Ask before these calls, by rules like those of --allow.", multiple=True),
     _option("--deny", "RULE", "Never run these calls; this beats --ask, and that --allow.", multiple=True),
     _option("--pass-env", "NAME", "A secret that commands may see. Repeatable.", multiple=True),
     _option("--max-steps", "N", f"Model calls in a run. [{MOST_STEPS}]"),
-    _option("--no-recall", None, "Offer no search of what was hidden."),
-    _option("--todo", None, "Offer a todo list, which stays in sight."),
-    _option("--skills", "FOLDER", "Skills to read when needed: folders with a SKILL.md."),
+    _option("--no-recall", None, "Offer no search of what was hidden.", is_free=True),
+    _option("--todo", None, "Offer a todo list, which stays in sight.", is_free=True),
+    _option("--skills", "FOLDER", "Skills to read when needed: folders with a SKILL.md.", names_files=True),
     _option("--background", None, "Let commands run beside other work; wants --allow shell."),
-    _option("--no-stream", None, "Ask the server without streaming."),
+    _option("--no-stream", None, "Ask the server without streaming.", is_free=True),
 )
 LIMITS: Sequence[KnownOption] = (
     _option("--max-tokens", "N", "Tokens of a run, in and out, e.g. 200k. [no limit]"),
@@ -209,23 +253,34 @@ LIMITS: Sequence[KnownOption] = (
     _option("--max-repeats", "N", "Equal results of one call. [no limit]"),
 )
 PROMPT: Sequence[KnownOption] = (
-    _option("--attach", "FILE", "An image, a PDF or a text beside the prompt. Repeatable.", multiple=True),
+    _option(
+        "--attach",
+        "FILE",
+        "An image, a PDF or a text beside the prompt. Repeatable.",
+        multiple=True,
+        of_one_call=True,
+    ),
 )
 OUTPUT: Sequence[KnownOption] = (
-    _option("--json as_json", None, "Short for --output-format stream-json."),
+    _option("--json as_json", None, "Short for --output-format stream-json.", of_one_call=True),
     _option(
         "--output-format",
         f"[{'|'.join(FORMATS)}]",
         "What standard output gets. [text]",
         type=click.Choice(FORMATS),
+        is_free=True,
     ),
-    _option("--verbose", None, "Say more on standard error."),
+    _option("--verbose", None, "Say more on standard error.", is_free=True),
 )
 
 REPEATED: Sequence[KnownOption] = (*AGENT, *MODEL, *COMPACTION, *LIMITS, *STORE, *BUSY)
 """What a run is repeated with when it goes on."""
 
 KNOWN: Sequence[KnownOption] = (*REPEATED, *PROMPT, *TTL, *SESSION, *OUTPUT)
+
+
+AS_JSON: Sequence[Option[Any]] = (click.option("--json", "as_json", is_flag=True, help="A JSON list."),)
+"""Of a command that lists something."""
 
 
 def options(*groups: Sequence[Option[Any]]) -> Option[Any]:

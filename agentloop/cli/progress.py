@@ -119,10 +119,20 @@ class Progress:
         self._console = console
         self._tally = tally
         self._lines = EventLines(stored=tally.stored)
+        self._first: Text | None = None
 
     def show(self, event: StreamEvent) -> None:
-        """Something happened, which the tally has taken in already: print its line, if it has one."""
+        """Something happened, which the tally has taken in already: print its line, if it has one.
+
+        The line that names the session waits for what comes of it: a prompt that is refused begins none.
+        """
         line = self._lines.line(event)
+        if isinstance(event, RunStarted):
+            self._first = line
+            return
+        if self._first is not None and not isinstance(event, RunEnded):
+            self._console.print(self._first)
+            self._first = None
         if line is not None:
             self._console.print(line)
 
@@ -228,6 +238,8 @@ class EventLines:
 
     stored: bool = True
     calls: dict[str, str] = field(default_factory=dict)
+    compacts: bool = False
+    """Whether nothing was said since the compaction before."""
 
     def line(self, event: StreamEvent) -> Text | None:
         """The line for this event, None where it is worth none."""
@@ -245,17 +257,25 @@ class EventLines:
             case ToolProgress(call_id=call_id) if call_id not in self.calls:
                 return Text(line_of(event.text), style="yellow")
             case CompactionStarted():
-                why = line_of(event.why or event.strategy)
-                return Text(f"⇣ compacting ({event.reason}: {why})", style="yellow")
+                return self._compacting(event)
             case CompactionEnded():
+                self.compacts = True
                 return Text(
                     f"⇣ {compaction_line(event)}", style="yellow" if event.status == "done" else "red"
                 )
             case ResultsCleared():
                 return _cleared(event)
             case _:
+                self.compacts = self.compacts and not isinstance(event, MessageAdded)
                 return _trouble(event)
         return None
+
+    def _compacting(self, event: CompactionStarted) -> Text:
+        """What the trigger said; of a further step of the same compaction that more is to go."""
+        why = f"{event.reason}: {line_of(event.why or event.strategy)}"
+        if self.compacts:
+            why = f"{short(event.tokens_before)} tokens are still over the target"
+        return Text(f"⇣ compacting{' on' if self.compacts else ''} ({why})", style="yellow")
 
     def _tool(self, event: ToolEnded) -> Text:
         call = self.calls.pop(event.call_id, None) or _cut(line_of(event.name), _LINE_CHARS)
@@ -281,14 +301,19 @@ def compaction_line(what: CompactionEnded | CompactionResult) -> str:
         reason = _cut(line_of(what.error or "the history is as it was"), _REASON_CHARS)
         return f"not compacted, {what.status}: {reason}"
     sizes = f"{short(what.tokens_before)} → {short(what.tokens_after)} tokens"
-    messages = f"{what.messages_before} → {what.messages_after} messages"
+    messages = f"compacted: {sizes}, {what.messages_before} → {what.messages_after} messages"
+    if what.shortened and not what.archived:
+        messages = f"compacted: {sizes}, {_old_messages(what.shortened)} shortened"
     kept = f", {line_of(what.transcript)}" if what.transcript else ""
-    return f"compacted: {sizes}, {messages}, {seconds(what.duration_seconds)}{kept}"
+    return f"{messages}, {seconds(what.duration_seconds)}{kept}"
+
+
+def _old_messages(positions: Sequence[int]) -> str:
+    return f"{len(positions)} old message{'' if len(positions) == 1 else 's'}"
 
 
 def _cleared(event: ResultsCleared) -> Text:
-    count = len(event.positions)
-    what = f"⇣ micro: {count} old message{'' if count == 1 else 's'} shortened"
+    what = f"⇣ micro: {_old_messages(event.positions)} shortened"
     return Text(f"{what}, {short(event.tokens_before)} → {short(event.tokens_after)} tokens", style="yellow")
 
 

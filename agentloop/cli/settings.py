@@ -1,17 +1,16 @@
 """What one call uses: each setting from its flag, the environment, a configuration file, or by default.
 
-`_FIELDS` is the table of settings, each with how its text is read and its default; the flags and their
-variables are those of `options`. `settings_for` puts them together.
+`_READS` says how the text of each is read; the flags and their variables are those of `options`, the keys
+those of `config_files`. `settings_for` puts them together.
 """
 
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
 import click
@@ -21,6 +20,7 @@ from agentloop._plumbing.amounts import amount_of, seconds_of, tokens_of, whole_
 from agentloop._plumbing.checks import headers_or_none
 from agentloop._plumbing.strict_json import STRICT_JSON
 from agentloop.cli.config_files import configured
+from agentloop.cli.files import text_of
 from agentloop.cli.options import HEADER, KNOWN, REPEATED, flags_of
 from agentloop.errors import UsageError
 from agentloop.redaction import (
@@ -51,6 +51,8 @@ DEFAULT_MODEL = "gpt-5-mini"
 OFFLINE = "offline"
 MEMORY = "memory:"
 DEFAULT_FRACTION = 0.8
+_LIMITS = ("tokens", "cost", "seconds", "repeats")
+"""All but that on steps, which is the agent's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +67,10 @@ Choices: TypeAlias = Mapping[str, Choice]
 """The choices of a call, by the name of the setting; what stands by default is none."""
 
 
-def choices_of(flags: Mapping[str, Any], environment: Mapping[str, str]) -> Choices:
-    """What the flags say, else the variables of the environment, else the configuration files.
+def _choices(
+    flags: Mapping[str, Any], environment: Mapping[str, str]
+) -> tuple[dict[str, Choice], list[UsageError]]:
+    """What the flags say, else the variables of the environment, else the files; and what is wrong in those.
 
     An empty variable says nothing. Who gives one of the two system prompts does not mean the other.
     """
@@ -74,18 +78,12 @@ def choices_of(flags: Mapping[str, Any], environment: Mapping[str, str]) -> Choi
     said = {name: Choice(value=text, source=ENVIRONMENT[name]) for name, text in heard.items() if text}
     given = {name: value for name, value in flags.items() if value not in (None, (), False)}
     said |= {name: Choice(value=value, source=f"--{name.replace('_', '-')}") for name, value in given.items()}
-    files = {
-        name: Choice(value=value, source=where) for name, (value, where) in configured(environment).items()
-    }
+    found, faults = configured(environment)
+    files = {name: Choice(value=value, source=where) for name, (value, where) in found.items()}
     prompts = {"system", "system_file"}
-    return {
-        name: each for name, each in files.items() if name not in prompts or not prompts & said.keys()
-    } | said
-
-
-def _value(choices: Choices, name: str, default: Any = None) -> Any:
-    """The chosen value as it was written, else the default."""
-    return choices[name].value if name in choices else default
+    if prompts & said.keys():
+        files = {name: each for name, each in files.items() if name not in prompts}
+    return files | said, faults
 
 
 def read(choice: Choice, of: Callable[[Any], T]) -> T:
@@ -98,10 +96,6 @@ def read(choice: Choice, of: Callable[[Any], T]) -> T:
         return of(choice.value)
     except UsageError as error:
         raise UsageError(f"{choice.source}: {error}") from error
-
-
-def _read(choices: Choices, name: str, of: Callable[[Any], T]) -> T | None:
-    return read(choices[name], of) if name in choices else None
 
 
 def _server(text: str) -> str:
@@ -174,13 +168,7 @@ def _folder(text: str) -> Path:
 
 def _text_file(text: str) -> str:
     """What the file of that name holds."""
-    file = read_path(text)
-    try:
-        return file.read_text("utf-8-sig")
-    except (OSError, ValueError) as error:
-        reason = "is no UTF-8 text" if isinstance(error, UnicodeError) else getattr(error, "strerror", error)
-        reason = f"{reason}: check the path" if isinstance(error, FileNotFoundError) else reason
-        raise UsageError(f"{_brief(text)!r}: {reason}") from error
+    return text_of(read_path(text))
 
 
 def _variables(names: Sequence[str]) -> tuple[str, ...]:
@@ -232,48 +220,45 @@ def _brief(text: str) -> str:
     return text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "…"
 
 
-@dataclass(frozen=True, slots=True)
-class _Field:
-    """A field of the settings that one option or variable sets, of its own name if `of` names no other.
-
-    `reads` says what its text stands for, and raises `UsageError` where that is nothing; where there is no
-    text, the field is `otherwise`.
-    """
-
-    name: str
-    reads: Callable[[Any], Any] = str
-    otherwise: Any = None
-    of: str | None = None
-
-    def value(self, choices: Choices) -> Any:
-        """What the choice says, read."""
-        choice = choices.get(self.of or self.name)
-        return read(choice, self.reads) if choice else self.otherwise
+def _rules(name: str, lines: Sequence[str]) -> Sequence[str]:
+    """Rules of that name, as they stand."""
+    try:
+        Rules(**{name: lines})
+    except UsageError as error:
+        raise UsageError(str(error).removeprefix(f"{name}: ")) from error
+    return lines
 
 
-_FIELDS: Sequence[_Field] = (
-    _Field("base_url", _server),
-    _Field("api", _api, APIS[0]),
-    _Field("api_key"),
-    _Field("summary_model"),
-    _Field("window", tokens_of),
-    _Field("timeout_seconds", partial(amount_of, unit="seconds"), 300.0, of="timeout"),
-    _Field("temperature", _temperature),
-    _Field("extra", _json_object),
-    _Field("compact_at", _fraction, DEFAULT_FRACTION),
-    _Field("transcripts", read_path, Path(".transcripts")),
-    _Field("max_steps", whole_of, MOST_STEPS),
-    _Field("pass_env", _variables, ()),
-    _Field("tools", tuple, ()),
-    _Field("mcp", _paths, ()),
-    _Field("skills", Skills),
-    _Field("callbacks", tuple, ()),
-    _Field("schema", str, None),
-    _Field("owner", checked_owner),
-    _Field("ttl_seconds", seconds_of, of="ttl"),
-    _Field("when_busy", read_when_busy, "refuse"),
-)
-"""The others are put together from several."""
+_amount_of_seconds = partial(amount_of, unit="seconds")
+_READS: Mapping[str, Callable[[Any], Any]] = {
+    "home": read_path,
+    "base_url": _server,
+    "header": _headers,
+    "api": _api,
+    "window": tokens_of,
+    "timeout": _amount_of_seconds,
+    "temperature": _temperature,
+    "extra": _json_object,
+    "compact_at": _fraction,
+    "transcripts": read_path,
+    "system_file": _text_file,
+    "mcp": _paths,
+    "workdir": _folder,
+    **{name: partial(_rules, name) for name in ("allow", "ask", "deny")},
+    "pass_env": _variables,
+    "max_steps": whole_of,
+    "skills": Skills,
+    "max_tokens": tokens_of,
+    "max_cost": partial(amount_of, unit="US dollars"),
+    "max_seconds": _amount_of_seconds,
+    "max_repeats": partial(whole_of, least=2),
+    "owner": checked_owner,
+    "ttl": seconds_of,
+    "when_busy": read_when_busy,
+}
+"""What the text of a setting stands for; that of the others stands for itself."""
+FIELDS: Mapping[str, str] = {"timeout": "timeout_seconds", "ttl": "ttl_seconds", "header": "headers"}
+"""The fields of the settings that are not called as their option is."""
 
 
 def read_setting(name: str, text: str) -> Any:
@@ -282,14 +267,15 @@ def read_setting(name: str, text: str) -> Any:
     Raises:
         UsageError: it stands for nothing.
     """
-    return next((each.reads for each in _FIELDS if each.name == name), str)(text)
+    return _READS.get(name, str)(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """What one call uses. `compact_at` is None where automatic compaction is off, `window` in tokens.
 
-    `given` are the options that stood on the command line, each as its words. `redact` takes secrets out of
+    `choices` are what was chosen and where, `faults` what is wrong in files and the environment, which counts
+    for nothing. `redact` takes secrets out of
     what is stored and shown; None where that is off. `owner` is whose sessions are seen, None for all; new
     ones are theirs and expire after `ttl_seconds` without a new record, None for never. `resumed_with`
     says what is taken up from the session that the call goes on with. With `asks_for_model` no model is named
@@ -298,33 +284,34 @@ class Settings:
 
     model: str
     model_is_fallback: bool
-    base_url: str | None = field(repr=False)
-    api: str
-    api_key: str | None = field(repr=False)
-    headers: Mapping[str, str] = field(repr=False)
-    summary_model: str | None
     store: str
     home: Path
     workdir: Path
     rules: Rules
-    pass_env: tuple[str, ...]
-    window: int | None
-    compact_at: float | None
-    transcripts: Path
-    max_steps: int
     limits: Limits
-    recall: bool
-    todo: bool
-    skills: Skills | None
-    background: bool
-    streaming: bool
-    system: str | None
-    tools: tuple[str, ...]
-    mcp: tuple[Path, ...]
-    callbacks: tuple[str, ...]
-    schema: str | None
-    given: tuple[tuple[str, ...], ...] = field(repr=False)
+    choices: Choices = field(repr=False)
+    faults: tuple[UsageError, ...] = ()
     redact: Redact | None
+    base_url: str | None = field(default=None, repr=False)
+    api: str = APIS[0]
+    api_key: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    summary_model: str | None = None
+    window: int | None = None
+    compact_at: float | None = DEFAULT_FRACTION
+    transcripts: Path = Path(".transcripts")
+    max_steps: int = MOST_STEPS
+    recall: bool = True
+    todo: bool = False
+    skills: Skills | None = None
+    background: bool = False
+    streaming: bool = True
+    system: str | None = None
+    tools: tuple[str, ...] = ()
+    mcp: tuple[Path, ...] = ()
+    callbacks: tuple[str, ...] = ()
+    schema: str | None = None
+    pass_env: tuple[str, ...] = ()
     timeout_seconds: float = 300.0
     temperature: float | None = None
     extra: Mapping[str, Any] | None = field(default=None, repr=False)
@@ -333,6 +320,12 @@ class Settings:
     when_busy: WhenBusy = "refuse"
     resumed_with: str | None = None
     asks_for_model: bool = False
+
+    @property
+    def given(self) -> tuple[tuple[str, ...], ...]:
+        """The options of a run that stood on the command line, each as its words; no headers: secrets."""
+        names = [each.name for each in REPEATED if each is not HEADER]
+        return tuple(option for name in names for option in _words_of(name, self.choices))
 
     @property
     def server(self) -> Mapping[str, Any]:
@@ -354,98 +347,120 @@ def settings_for(flags: Mapping[str, Any], environment: Mapping[str, str] | None
     """Everything a call needs to know, checked.
 
     Raises:
-        UsageError: a value is none; the text names the flag or the variable that it came from.
+        UsageError: a value is none; the text names the flag, the variable or the file that it came from.
+    """
+    settings = sound_settings(flags, environment)
+    if settings.faults:
+        raise settings.faults[0]
+    return settings
+
+
+def sound_settings(flags: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Settings:
+    """The same without what is wrong in files and the environment, which stands in `faults`.
+
+    Raises:
+        UsageError: a flag's value is none.
     """
     environment = os.environ if environment is None else environment
-    choices = choices_of(flags, environment)
-    # Where sessions lie by default.
-    home = _read(choices, "home", read_path) or platformdirs.user_data_path("agentloop", appauthor=False)
-    model = _value(choices, "model")
-    headers = _read(choices, "header", _headers) or MappingProxyType({})
-    rules = _rules(choices)
+    choices, faults = _choices(flags, environment)
+    values = dict[str, Any]()
+
+    def take(name: str, reading: Callable[[], Any]) -> None:
+        """Read that setting, or leave it out and tell why."""
+        try:
+            values[name] = reading()
+        except UsageError as error:
+            if choices.pop(name).source.startswith("--"):
+                raise
+            values.pop(name, None)
+            faults.append(error)
+
+    for name, choice in list(choices.items()):
+        take(name, partial(read, choice, _READS.get(name, lambda value: value)))
+    rules = Rules(**{name: values.get(name, ()) for name in ("allow", "ask", "deny")})
+    headers = values.get("header", {})
+    for name, check in (
+        ("background", partial(_background, choices, rules)),
+        ("system_file", partial(_system, choices, values)),
+        ("redact", partial(_redaction, choices)),
+    ):
+        if name in choices:
+            take(name, check)
+    model, home = values.pop("model", None), values.pop("home", None) or _data_folder()
     reachable = bool({"api_key", "base_url"} & choices.keys()) or _lets_in(headers)
+    limits: dict[str, Any] = {name: values.get(f"max_{name}") for name in _LIMITS}
+    system = values.pop("system", None)
+    redact = values.pop("redact") if "redact" in values else _secrets(choices, environment, headers)
+    workdir = values.pop("workdir", None) or read(Choice(value=".", source="--workdir"), _folder)
+    store = values.pop("store", None) or f"sqlite:///{home.absolute() / 'sessions.db'}"
+    plain = {FIELDS.get(name, name): value for name, value in values.items()}
     return Settings(
         model=model or (DEFAULT_MODEL if reachable else OFFLINE),
         model_is_fallback=model is None and not reachable,
         asks_for_model=model is None and "base_url" in choices and "api_key" not in choices,
-        store=_value(choices, "store", f"sqlite:///{home.absolute() / 'sessions.db'}"),
+        store=store,
         home=home,
-        workdir=read(choices.get("workdir", Choice(value=".", source="--workdir")), _folder),
-        limits=_limits(choices),
-        recall="no_recall" not in choices,
-        todo="todo" in choices,
+        workdir=workdir,
         rules=rules,
-        background=_background(choices, rules),
-        streaming="no_stream" not in choices,
-        system=_system(choices),
-        given=tuple(_given(choices)),
-        headers=headers,
-        redact=_redaction(choices, environment, headers),
-        **{each.name: each.value(choices) for each in _FIELDS},
+        limits=Limits(**limits),
+        recall="no_recall" not in values,
+        streaming="no_stream" not in values,
+        system=values.get("system_file", system),
+        redact=redact,
+        choices=choices,
+        faults=tuple(faults),
+        **{each.name: plain[each.name] for each in fields(Settings) if each.name in plain},
     )
 
 
-def _rules(choices: Choices) -> Rules:
-    try:
-        return Rules(**{name: _value(choices, name, ()) for name in ("allow", "ask", "deny")})
-    except UsageError as error:
-        raise UsageError(f"--{error}") from error
+def _data_folder() -> Path:
+    """Where sessions lie by default."""
+    return platformdirs.user_data_path("agentloop", appauthor=False)
 
 
 def _background(choices: Choices, rules: Rules) -> bool:
     """Whether commands may run in the background: what may run a command at all may do so."""
-    asked = "background" in choices
-    if asked and not rules.offer("shell"):
-        raise UsageError("--background runs commands: give --allow or --ask shell too")
-    return asked
+    if not rules.offer("shell"):
+        raise UsageError(f"{choices['background'].source} runs commands: give --allow or --ask shell too")
+    return True
+
+
+def _system(choices: Choices, values: Mapping[str, Any]) -> str:
+    if "system" in choices:
+        raise UsageError(f"{choices['system'].source} and {choices['system_file'].source}: give one of them")
+    return str(values["system_file"])
 
 
 def _lets_in(headers: Mapping[str, str]) -> bool:
     return "authorization" in map(str.lower, headers)
 
 
-def _given(choices: Choices) -> Iterator[tuple[str, ...]]:
-    """The options of a run that stood on the command line, each as its words; headers may hold secrets."""
-    for each in REPEATED:
-        choice = choices.get(each.name)
-        if choice is None or not choice.source.startswith("--") or each is HEADER:
-            continue
-        values = choice.value if isinstance(choice.value, tuple | list) else (choice.value,)
-        for value in filter(None, values):
-            yield (choice.source,) if value is True else (choice.source, str(value))
+def _words_of(name: str, choices: Choices) -> Iterator[tuple[str, ...]]:
+    """That option as it stood on the command line, once for each value."""
+    choice = choices.get(name)
+    if choice is None or not choice.source.startswith("--"):
+        return
+    values = choice.value if isinstance(choice.value, tuple | list) else (choice.value,)
+    for value in filter(None, values):
+        yield (choice.source,) if value is True else (choice.source, str(value))
 
 
-def _limits(choices: Choices) -> Limits:
-    """All but that on steps, which is the agent's."""
-    return Limits(
-        tokens=_read(choices, "max_tokens", tokens_of),
-        cost=_read(choices, "max_cost", partial(amount_of, unit="US dollars")),
-        seconds=_read(choices, "max_seconds", partial(amount_of, unit="seconds")),
-        repeats=_read(choices, "max_repeats", partial(whole_of, least=2)),
-    )
-
-
-def _system(choices: Choices) -> str | None:
-    if "system" in choices and "system_file" in choices:
-        raise UsageError("--system and --system-file: give one of them")
-    return (
-        _read(choices, "system_file", _text_file) if "system_file" in choices else _value(choices, "system")
-    )
-
-
-def _redaction(choices: Choices, environment: Mapping[str, str], headers: Mapping[str, str]) -> Redact | None:
-    """The redaction asked for, None for `off`; by default known shapes and the environment's secrets."""
-    choice = choices.get("redact")
-    if choice is None:
-        values = {*map(str.strip, secrets_in(environment).values()), str(_value(choices, "api_key", ""))}
-        for address in ("base_url", "store"):
-            values.update(known_in_address(str(_value(choices, address, ""))))
-        for header in headers.items():
-            values.update(secrets_in_header(*header))
-        return Secrets(sorted(value for value in values if len(value) >= LEAST_CHARS))
-    name = str(choice.value).strip()
+def _redaction(choices: Choices) -> Redact | None:
+    """The redaction asked for, None for `off`."""
+    source, name = choices["redact"].source, str(choices["redact"].value).strip()
     if name.lower() == "off":
         return None
     # Loading what users name takes the tools along, which stored sessions do not need.
-    redact: Redact = import_module("agentloop.cli.build").load_redaction(choice.source, name)
+    redact: Redact = import_module("agentloop.cli.build").load_redaction(source, name)
     return redact
+
+
+def _secrets(choices: Choices, environment: Mapping[str, str], headers: Mapping[str, str]) -> Redact:
+    """Known shapes and the environment's secrets."""
+    said = {name: str(each.value) for name, each in choices.items()}
+    values = {*map(str.strip, secrets_in(environment).values()), said.get("api_key", "")}
+    for address in ("base_url", "store"):
+        values.update(known_in_address(said.get(address, "")))
+    for header in headers.items():
+        values.update(secrets_in_header(*header))
+    return Secrets(sorted(value for value in values if len(value) >= LEAST_CHARS))

@@ -4,6 +4,7 @@ Also the event loop of a call (`run_to_end`), which a signal ends, and where log
 """
 
 import asyncio
+import json
 import logging
 import os
 import re
@@ -13,7 +14,7 @@ import stat
 import sys
 import time
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib import import_module
@@ -269,6 +270,20 @@ def listing(heading: str, rows: Sequence[str], output: StandardOutput) -> str:
     lines = [heading, *rows] if rows else []
     width = shutil.get_terminal_size().columns
     return align(lines, width) if output.is_terminal and lines else "".join(lines)
+
+
+async def write_list(
+    output: StandardOutput,
+    found: Sequence[T],
+    heading: str,
+    row: Callable[[T], str],
+    data: Callable[[T], object],
+    *,
+    as_json: bool,
+) -> None:
+    """What was found as a JSON list, or as lines of columns under their heading."""
+    rows = "" if as_json else listing(heading, list(map(row, found)), output)
+    await output.write(json.dumps(list(map(data, found)), indent=2) + "\n" if as_json else rows)
 
 
 def align(lines: Sequence[str], width: int) -> str:

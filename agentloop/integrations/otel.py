@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from agentloop._plumbing.checks import flag, text, text_or_none
+from agentloop._plumbing.checks import flag, text_or_none
 from agentloop.callbacks import Callbacks, Work, WorkOutcome
 from agentloop.errors import UsageError
 from agentloop.messages import Message, ToolCall
@@ -28,6 +28,9 @@ __all__ = ["OpenTelemetry"]
 
 _OPERATIONS = {"run": "invoke_agent", "model": "chat", "tool": "execute_tool"}
 _KINDS = {"model": trace.SpanKind.CLIENT}
+_OF_MODELS = ("run", "model")
+"""Work that is named by the model that does it."""
+_PROVIDER = context.create_key("provider")
 _WENT_WELL = ("answered", "limit", "needs_approval", "ok", "done", "not_due", "skipped", "vetoed")
 _SECONDS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92]
 _TOKENS = [4**power for power in range(14)]
@@ -47,8 +50,8 @@ class OpenTelemetry(Callbacks):
     The spans of a durable run are one trace, however many workers it has: the trace whose `carrier` it was
     submitted with, else one of its own, whose id is the run's and which is always sampled.
 
-    `agent` is the agent's name, `provider` the provider's. Without providers of its own it uses the global
-    ones.
+    `agent` is the agent's name, `provider` that of its models: by default `openai`, whose API they speak, and
+    `agentloop` for the offline model. Without providers of spans and metrics it uses the global ones.
 
     Example:
         >>> from agentloop import Agent, OfflineModel, SyncRunner
@@ -65,13 +68,13 @@ class OpenTelemetry(Callbacks):
         *,
         content: bool = False,
         agent: str | None = None,
-        provider: str = "openai",
+        provider: str | None = None,
         tracer_provider: trace.TracerProvider | None = None,
         meter_provider: metrics.MeterProvider | None = None,
     ) -> None:
         flag("content", content)
         text_or_none("agent", agent)
-        text("provider", provider)
+        text_or_none("provider", provider)
         self._content, self._agent, self._provider = content, agent, provider
         self._tracer = trace.get_tracer("agentloop", tracer_provider=tracer_provider)
         meter = metrics.get_meter("agentloop", meter_provider=meter_provider)
@@ -93,7 +96,8 @@ class OpenTelemetry(Callbacks):
         name, attributes = self._begun(work)
         kind = _KINDS.get(work.kind, trace.SpanKind.INTERNAL)
         span = self._tracer.start_span(name, _parent_of(work), kind=kind, attributes=attributes)
-        token, started = context.attach(trace.set_span_in_context(span)), time.monotonic()
+        here = context.set_value(_PROVIDER, self._provider_of(work), trace.set_span_in_context(span))
+        token, started = context.attach(here), time.monotonic()
 
         def end(outcome: WorkOutcome) -> None:
             context.detach(token)
@@ -118,7 +122,7 @@ class OpenTelemetry(Callbacks):
         if work.kind == "tool":
             known |= {"gen_ai.tool.name": work.name, "gen_ai.tool.type": "function"}
         else:
-            known |= {"gen_ai.provider.name": self._provider, "gen_ai.request.model": work.name}
+            known |= {"gen_ai.provider.name": self._provider_of(work), "gen_ai.request.model": work.name}
         match work.asked:
             case ModelRequest() as request:
                 known |= self._of_request(request)
@@ -130,6 +134,14 @@ class OpenTelemetry(Callbacks):
             known |= {"agentloop.run.id": work.run_id, **({"gen_ai.agent.name": agent} if agent else {})}
         of = agent if work.kind == "run" else work.name
         return f"{operation} {of}" if of else operation, known
+
+    def _provider_of(self, work: Work) -> str:
+        """Whose model this is, or that of the run in which the work is done."""
+        if self._provider is not None:
+            return self._provider
+        if work.kind not in _OF_MODELS:
+            return str(context.get_value(_PROVIDER) or "openai")
+        return "agentloop" if work.name == "offline" else "openai"
 
     def _of_request(self, request: ModelRequest) -> _Attributes:
         kind = "json" if request.answer_schema else "text"
@@ -177,7 +189,10 @@ class OpenTelemetry(Callbacks):
     def _measure(self, work: Work, value: object, seconds: float, fault: str | None) -> None:
         if work.kind == "compaction":
             return
-        of = {"gen_ai.operation.name": _OPERATIONS[work.kind], "gen_ai.provider.name": self._provider}
+        of = {
+            "gen_ai.operation.name": _OPERATIONS[work.kind],
+            "gen_ai.provider.name": self._provider_of(work),
+        }
         of |= {"gen_ai.request.model": work.name} if work.kind != "tool" else {"gen_ai.tool.name": work.name}
         self._seconds.record(seconds, {**of, "error.type": fault} if fault else of)
         if isinstance(value, Answer) and value.usage:

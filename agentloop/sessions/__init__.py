@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from agentloop._plumbing.faces import loaded_later
-from agentloop.sessions.session import Session, Sessions, new_session_id, title_of
+from agentloop.sessions.session import Conversation, Session, Sessions, new_session_id, title_of
 from agentloop.sessions.checkpoint import checkpoint_of
 from agentloop.sessions.conflicts import MovedOnError, Rebase, append_rebased, has_begun
 from agentloop.sessions.conflicts import rebase_any, rebase_beside, rebase_same_run
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from agentloop.sessions.deletion import History
     from agentloop.sessions.export import to_blocks, to_openai
     from agentloop.sessions.pages import PAGE_RECORDS, in_sight, page_reader, read_pages, say_nothing
-    from agentloop.sessions.stored_sessions import Conversation, ExportFormat, StoredSessions
+    from agentloop.sessions.stored_sessions import ExportFormat, StoredSessions
     from agentloop.sessions.transcripts import grow, listed, load, save
 else:
     __all__, __getattr__, __dir__ = loaded_later(
@@ -27,7 +27,7 @@ else:
             "deletion": "History",
             "export": "to_blocks to_openai",
             "pages": "PAGE_RECORDS in_sight page_reader read_pages say_nothing",
-            "stored_sessions": "Conversation ExportFormat StoredSessions",
+            "stored_sessions": "ExportFormat StoredSessions",
             "transcripts": "grow listed load save",
         },
     )

@@ -5,10 +5,10 @@ log alone. Its context then holds what a step needs; `whole` reads the rest for 
 """
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Any, Self, TypeAlias
 
 from agentloop._plumbing.aio import in_thread
 from agentloop._plumbing.host_logging import note
@@ -23,6 +23,9 @@ from agentloop.sessions.checkpoint import CHECKPOINT_EVERY, checkpoint_of, conte
 from agentloop.sessions.lease import Holder, Leases
 from agentloop.stores import InMemoryStore
 from agentloop.stores.base import Checkpoint, KeepsCheckpoints, SessionStore, checked_session_id
+
+Conversation: TypeAlias = str | Iterable[Message | Mapping[str, Any]]
+"""A conversation from elsewhere: the text of an export, or messages, also as chat-completions dicts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

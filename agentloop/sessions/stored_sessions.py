@@ -5,7 +5,7 @@ What `runner.sessions` does and what the command line does is this.
 
 import json
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,7 +34,7 @@ from agentloop.sessions.export import arranged, heading, to_blocks, to_events, t
 from agentloop.sessions.importing import parse, records_of, redacted_events
 from agentloop.sessions.media import SessionMedia
 from agentloop.sessions.pages import PAGE_RECORDS, Pages, Tell, drop_dangling, read_pages, say_nothing
-from agentloop.sessions.session import Sessions, new_session_id, title_of
+from agentloop.sessions.session import Conversation, Sessions, new_session_id, title_of
 from agentloop.stores.base import (
     FindsWords,
     Found,
@@ -45,8 +45,6 @@ from agentloop.stores.base import (
 )
 
 ExportFormat: TypeAlias = Literal["openai", "events", "markdown"]
-Conversation: TypeAlias = str | Iterable[Message | Mapping[str, Any]]
-"""A conversation from elsewhere: the text of an export, or messages, also as chat-completions dicts."""
 _MOST_TRIES = 20
 """So often a log that grows meanwhile is written to: the steps of a run take longer than a try."""
 

@@ -2,11 +2,8 @@
 
 import click
 
-from agentloop.cli.sessions.check import check
 from agentloop.cli.sessions.delete import delete, sweep
-from agentloop.cli.sessions.rename import expire, rename
-from agentloop.cli.sessions.search import search
-from agentloop.cli.sessions.show import list_, show
+from agentloop.cli.sessions.show import check, expire, list_, rename, search, show
 from agentloop.cli.sessions.transfer import export, fork, import_
 
 

@@ -5,7 +5,6 @@ and where no session that stays names them. They go first: a deletion that is ki
 the log that names what is left is still there.
 """
 
-import json
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
@@ -15,7 +14,7 @@ from rich.console import Console
 
 from agentloop._plumbing.truncate import few
 from agentloop.cli import input
-from agentloop.cli.options import STORE, options
+from agentloop.cli.options import AS_JSON, STORE, options
 from agentloop.cli.sessions.command import (
     HEADING,
     Opened,
@@ -26,7 +25,7 @@ from agentloop.cli.sessions.command import (
     run_work,
     warn_of,
 )
-from agentloop.cli.terminal import StandardOutput, error_console, listing, moment, say
+from agentloop.cli.terminal import StandardOutput, error_console, moment, say, write_list
 from agentloop.errors import UsageError
 from agentloop.redaction import redacted
 from agentloop.sessions import History
@@ -92,7 +91,7 @@ async def _trunk(opened: Opened, name: str) -> SessionInfo:
 @click.command()
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Only list what has expired.")
-@click.option("--json", "as_json", is_flag=True, help="A JSON list.")
+@options(AS_JSON)
 @options(STORE)
 def sweep(yes: bool, dry_run: bool, as_json: bool, **_: Any) -> int:
     """Delete the sessions that have expired.
@@ -111,11 +110,7 @@ def sweep(yes: bool, dry_run: bool, as_json: bool, **_: Any) -> int:
             went = await opened.sessions.sweep(now=now)
         if not went:
             say(console, missing_store(opened.settings) or "nothing has expired")
-        if as_json:
-            data = list(map(as_data, went))
-            return await output.write(json.dumps(data, indent=2) + "\n")
-        rows = list(map(row, went))
-        return await output.write(listing(HEADING, rows, output))
+        await write_list(output, went, HEADING, row, as_data, as_json=as_json)
 
     going = find_in_store(look) if not (dry_run or yes) else ()
     if going and _must_ask(yes) and not _confirm(console, going):

@@ -1,7 +1,6 @@
-"""`sessions list` and `sessions show`: which sessions are stored, and what one says."""
+"""`sessions list`, `show`, `search`, `rename`, `expire` and `check`: what is stored."""
 
-import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -9,35 +8,56 @@ from typing import Any
 
 import click
 
+from agentloop._plumbing.aio import in_thread
+from agentloop._plumbing.amounts import seconds_of
 from agentloop._plumbing.truncate import few
-from agentloop.cli.options import STORE, WholeNumber, options
+from agentloop.cli.input import decode_typed
+from agentloop.cli.options import AS_JSON, STORE, WholeNumber, options
 from agentloop.cli.sessions.command import (
     DAMAGED,
     HEADING,
     Opened,
     as_data,
+    expiry_text,
     missing_store,
     row,
     run_work,
     warn_of,
 )
 from agentloop.cli.sessions.transfer import SELECTION, Read, check_there, filter_of, is_shown
+from agentloop.cli.settings import Choice, read
 from agentloop.cli.terminal import (
     StandardOutput,
+    columns,
     error_console,
     escaped,
-    listing,
+    moment,
     printable,
     say,
+    write_list,
 )
-from agentloop.events import EventFilter
+from agentloop.context import Context
+from agentloop.errors import DamagedError, StoreError, UsageError
+from agentloop.events import Described, EventFilter, MessageRecord, kind_name
 from agentloop.redaction import redacted
-from agentloop.sessions import PAGE_RECORDS, ExportFormat, in_sight, page_reader, say_nothing
-from agentloop.stores import SessionInfo
+from agentloop.sessions import (
+    PAGE_RECORDS,
+    ExportFormat,
+    checkpoint_of,
+    in_sight,
+    page_reader,
+    read_pages,
+    say_nothing,
+)
+from agentloop.stores import Query, SessionInfo, excerpt, searchable
+from agentloop.stores.base import Checkpoint, ChecksItself, Found, KeepsCheckpoints
+
+_MOST_FOUND = 1_000
+_FOUND = columns("session", "position", "by", "time", "text")
 
 
 @click.command("list")
-@click.option("--json", "as_json", is_flag=True, help="A JSON list.")
+@options(AS_JSON)
 @click.option("--all", "everywhere", is_flag=True, help="Those of all folders, not only of this one.")
 @click.option("-n", "most", metavar="N", type=WholeNumber(), help="The newest N alone.")
 @options(STORE)
@@ -51,15 +71,12 @@ def list_(as_json: bool, everywhere: bool, most: int | None, **_: Any) -> int:
         settings = opened.settings
         folder = None if everywhere else str(settings.workdir)
         stored = (await opened.sessions.list(folder=folder))[:most]
-        if as_json:
-            data = list(map(as_data, stored))
-            return await output.write(json.dumps(data, indent=2) + "\n")
-        if not stored:
+        if not stored and not as_json:
             hint = "" if everywhere else " of this folder; --all lists those of all folders"
             missing = missing_store(settings)
             say(error_console(), f"no sessions: {missing}" if missing else f"no sessions{hint}")
-        rows = list(map(row, reversed(stored)))
-        return await output.write(listing(HEADING, rows, output))
+        found = stored if as_json else stored[::-1]
+        await write_list(output, found, HEADING, row, as_data, as_json=as_json)
 
     return run_work(work)
 
@@ -92,7 +109,7 @@ def show(
         looked = partial(look, opened.store, info)
         if archived is not None or of_it != EventFilter():
             logs = await opened.branch_names(info)
-            if not await check_there(of_it, looked, shape, archived=archived, logs=logs):
+            if not await check_there(of_it, looked, shape, logs=logs):
                 return
         if not as_json:
             await output.write(f"{row(redacted(info, opened.settings.redact))}\n")
@@ -141,3 +158,177 @@ async def _newest(only: EventFilter, read: Read, most: int, length: int, shape: 
         if len(places) >= most or first == low:
             return replace(only, first=(places[-most:] or [first])[0], last=end)
         span *= 4
+
+
+@click.command()
+@click.argument("text")
+@click.option("--session", "name", metavar="ID", help="Only in this session.")
+@click.option("--all", "everywhere", is_flag=True, help="In those of all folders, not only of this one.")
+@options(AS_JSON)
+@click.option("-n", "most", metavar="N", type=WholeNumber(most=_MOST_FOUND), default=20, show_default=True)
+@options(STORE)
+def search(text: str, name: str | None, everywhere: bool, as_json: bool, most: int, **_: Any) -> int:
+    """Search what was said for words.
+
+    Also where a compaction has hidden it; newest first. A record is found that holds all the words; what
+    stands in double quotes is found as it stands.
+    """
+    query = Query.of(text)
+
+    async def work(opened: Opened, output: StandardOutput) -> None:
+        settings = opened.settings
+        session_id = (await opened.session(name)).id if name is not None else None
+        folder = None if everywhere or session_id else str(settings.workdir)
+        found = await opened.sessions.search(text, session_id=session_id, folder=folder, most=most)
+        if not found:
+            hint = " in this folder; --all searches the sessions of all folders" if folder else ""
+            say(error_console(), missing_store(settings) or f"nothing found{hint}")
+        shown = await in_thread(_as_shown, found, query)
+        await write_list(output, shown, _FOUND, _row, dict, as_json=as_json)
+
+    return run_work(work)
+
+
+def _as_shown(found: Sequence[Found], query: Query) -> list[dict[str, Any]]:
+    """What was found, as it is shown."""
+    shown = []
+    for each in found:
+        event = each.record.event
+        role = event.message.role if isinstance(event, MessageRecord) else None
+        where = {"session_id": each.session_id, "seq": each.record.seq, "kind": kind_name(type(event))}
+        what = {"role": role, "time": event.time, "text": excerpt(searchable(event), query)}
+        shown.append(where | what)
+    return shown
+
+
+def _row(found: Mapping[str, Any]) -> str:
+    what = found["role"] or found["kind"]
+    return columns(found["session_id"], str(found["seq"]), what, moment(found["time"]), found["text"])
+
+
+@click.command()
+@click.argument("name", metavar="ID")
+@click.argument("title")
+@options(STORE)
+def rename(name: str, title: str, **_: Any) -> int:
+    """Give a session a title."""
+    title = decode_typed(title)
+
+    async def work(opened: Opened, output: StandardOutput) -> None:
+        await opened.sessions.rename((await opened.session(name)).id, title)
+
+    return run_work(work)
+
+
+@click.command()
+@click.argument("name", metavar="ID")
+@click.argument("after", metavar="TIME|never")
+@options(STORE)
+def expire(name: str, after: str, **_: Any) -> int:
+    """Set when a session may be swept.
+
+    After that time without a new record, e.g. 30d, `sessions sweep` deletes it; after `never`, never.
+    """
+    never = after.strip().lower() == "never"
+    seconds = 0.0 if never else read(Choice(value=after, source="TIME"), seconds_of)
+
+    async def work(opened: Opened, output: StandardOutput) -> None:
+        info = await opened.session(name)
+        said = Described(ttl_seconds=seconds)
+        await opened.sessions.describe(info, said)
+        when = expiry_text(said.time + seconds, seconds, on="on ") if seconds else "never"
+        unless = ", unless it goes on before" if seconds else ""
+        say(error_console(), f"{info.id} expires {when}{unless}")
+
+    return run_work(work)
+
+
+@click.command()
+@click.argument("name", metavar="[ID]", required=False)
+@options(STORE)
+def check(name: str | None, **_: Any) -> int:
+    """Say what is wrong with the store, or a session.
+
+    The whole store is looked through, with --owner the sessions of that owner. No log is changed.
+    """
+
+    async def work(opened: Opened, output: StandardOutput) -> None:
+        if missing := missing_store(opened.settings):
+            raise UsageError(missing)
+        faults = await _faults(opened, name)
+        await output.write("".join(map(columns, faults)))
+        if faults:
+            some = "1 fault was" if len(faults) == 1 else f"{len(faults)} faults were"
+            raise StoreError(f"{some} found: restore a copy of what is damaged")
+        say(error_console(), "all is well")
+
+    return run_work(work)
+
+
+async def _faults(opened: Opened, name: str | None) -> Sequence[str]:
+    if name is not None:
+        return await faults_of(opened, await _with_branches(opened, [await opened.session(name)]))
+    if opened.settings.owner is None and isinstance(opened.store, ChecksItself):
+        return await opened.store.check() or await _faults_of_checkpoints(opened)
+    infos = await opened.store.list(owner=opened.settings.owner)
+    return await faults_of(opened, await _with_branches(opened, infos))
+
+
+async def _with_branches(opened: Opened, infos: Sequence[SessionInfo]) -> Sequence[SessionInfo]:
+    """The sessions, each with the logs of its sub-agents behind it."""
+    return [each for info in infos for each in (info, *await opened.store.list(branches_of=info.id))]
+
+
+async def faults_of(opened: Opened, infos: Sequence[SessionInfo]) -> Sequence[str]:
+    """Read each log once: a line for each that is damaged, and its checkpoint held against it.
+
+    Raises:
+        StoreError: the store cannot be read, which tells nothing of what it holds.
+    """
+    return [fault for info in infos if (fault := await _fault(opened, info))]
+
+
+async def _fault(opened: Opened, info: SessionInfo) -> str | None:
+    """What is damaged of the session; None for nothing, or where it was deleted meanwhile."""
+    try:
+        checkpoint = await _checkpoint(opened, info)
+        await _read_through(opened, await _line(opened, info), checkpoint)
+    except DamagedError as error:
+        return str(error)
+    except StoreError:
+        if await opened.store.info(info.id):  # which raises where the store itself cannot be read
+            raise
+    return None
+
+
+async def _faults_of_checkpoints(opened: Opened) -> Sequence[str]:
+    """Of logs that the store has looked through, what a checkpoint stands for is read, and nothing else."""
+    for info in await opened.store.list():
+        if checkpoint := await _checkpoint(opened, info):
+            line = await _line(opened, info)
+            part = replace(line, length=min(line.length, checkpoint.seq))
+            await _read_through(opened, part, checkpoint)
+    return ()
+
+
+async def _read_through(opened: Opened, info: SessionInfo, checkpoint: Checkpoint | None) -> None:
+    """Read a log, and drop a checkpoint that it does not come to: who opens the session makes a new one."""
+    context, last = Context(), ""
+    end = checkpoint.seq if checkpoint else 0
+    async with aclosing(read_pages(opened.store, info)) as read:
+        async for page in read:
+            if records := [record for record in page if record.seq <= end]:
+                context, last = context.add(*records), records[-1].event.id
+    is_off = checkpoint and checkpoint_of(context, last) != checkpoint
+    if is_off and isinstance(opened.store, KeepsCheckpoints):
+        await opened.store.drop_checkpoint(info.id)
+        say(error_console(), f"{info.id}: its checkpoint was not what its log comes to, and is dropped")
+
+
+async def _checkpoint(opened: Opened, info: SessionInfo) -> Checkpoint | None:
+    return await opened.store.checkpoint(info.id) if isinstance(opened.store, KeepsCheckpoints) else None
+
+
+async def _line(opened: Opened, info: SessionInfo) -> SessionInfo:
+    """The session's line, which is to be as new as its checkpoint: the session may go on meanwhile."""
+    return await opened.store.info(info.id) or info

@@ -1,9 +1,6 @@
 """`sessions export` and `sessions import`: a session for people and other programs, and back in."""
 
-import os
 import re
-import stat
-from collections import Counter
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
@@ -16,7 +13,6 @@ from collections.abc import (
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeAlias, get_args
 
 import click
@@ -24,8 +20,8 @@ import click
 from agentloop._plumbing.truncate import few
 from agentloop.bounds import MOST_IMPORT_BYTES
 from agentloop.cli import input, settings
+from agentloop.cli.files import decoded, text_of, whole_file
 from agentloop.cli.options import STORE, TTL, Option, WholeNumber, options
-from agentloop.cli.output_file import whole_file
 from agentloop.cli.process import leave_at_once, on_signals
 from agentloop.cli.sessions.command import (
     DAMAGED,
@@ -70,7 +66,6 @@ Read: TypeAlias = Callable[[EventFilter | None], AsyncGenerator[Sequence[Record]
 """Reads a session page by page: the records of a range, or all."""
 _RANGE = re.compile(r"([0-9]{1,15})(-?)|([0-9]{0,15})-([0-9]{1,15})")
 FORMATS = get_args(ExportFormat)
-_PIECE_BYTES = 1_000_000
 _LONG_CHARS = 5_000_000
 """A file of so many characters takes some seconds to read."""
 
@@ -163,13 +158,11 @@ def _no_range(text: str) -> UsageError:
     return UsageError(f"--range must be like 12-40, 12-, -40 or 7, positions from 1 on, not {text[:40]!r}")
 
 
-async def check_there(
-    only: EventFilter, read: Read, shape: str, *, archived: bool | None = None, logs: Sequence[str] = ()
-) -> bool:
-    """Whether an export in that shape has anything of what is asked for; where not, says what finds nothing.
+async def check_there(only: EventFilter, read: Read, shape: str, *, logs: Sequence[str] = ()) -> bool:
+    """Whether an export in that shape has anything of what is asked for; where not, says what there is.
 
-    `archived` is what `read` was asked for, `logs` are branches in logs of their own. Outside of the range,
-    records are looked at only where nothing in it is taken.
+    `logs` are branches in logs of their own. Outside of the range, records are looked at only where nothing
+    in it is taken.
 
     Raises:
         UsageError: the session has no such branch or run; with those that it has.
@@ -183,46 +176,23 @@ async def check_there(
     if taken:
         say(error_console(), "what was asked for holds no text: --json or --format events shows it")
         return False
-    alone, kinds, last = dict(_alone(only)), Counter[str](), 0
+    kinds, last = dict[str, None](), 0
     branches, runs = dict.fromkeys((MAIN, *logs)), dict[str, None]()
     async with aclosing(read(None)) as pages:
         async for record in _each(pages):
-            alone = {option: each for option, each in alone.items() if not each(record)}
             event, last = record.event, record.seq
-            kinds[kind_name(type(event))] += 1
+            kinds[kind_name(type(event))] = None
             if isinstance(event, MessageRecord) and event.branch:
                 branches[event.branch] = None
             if isinstance(event, MessageRecord | RunStartRecord) and event.run_id:
                 runs[event.run_id] = None
     for name, wanted, known in (("--branch", only.branch, branches), ("--run", only.run_id, runs)):
-        if name in alone and wanted != MAIN:
+        if wanted not in (None, MAIN, *known):
             listed = f"it has {few(list(map(ascii, reversed(known))))}" if known else "it has none"
             raise UsageError(f"{name}: the session has no {str(wanted)[:60]!r}; {listed}")
-    has = {
-        "--kind": f"it has {few(list(kinds))}" if kinds else "",
-        "--range": f"its last position is {last}" if last else "",
-    }
-    if archived is not None and not kinds:
-        alone = {"--archived" if archived else "--visible": only}
-    found_nothing = [
-        " ".join(filter(None, (option, has.get(option) and f"({has[option]})"))) for option in alone
-    ]
-    all_of_it = "nothing in the session is all of what was asked for"
-    say(error_console(), f"nothing in the session for {', '.join(found_nothing)}" if alone else all_of_it)
+    there = f": it has {few(list(kinds))}, up to position {last}" if kinds else ""
+    say(error_console(), f"nothing in the session is all of what was asked for{there}")
     return False
-
-
-def _alone(only: EventFilter) -> Iterator[tuple[str, EventFilter]]:
-    """Each option that is asked for, and what it asks for by itself."""
-    by_itself = {
-        "--branch": EventFilter(branch=only.branch),
-        "--run": EventFilter(run_id=only.run_id),
-        "--kind": EventFilter(kinds=only.kinds),
-        "--range": EventFilter(first=only.first, last=only.last),
-        "--grep": EventFilter(regex=only.regex),
-        "--synthetic" if only.synthetic else "--real": EventFilter(synthetic=only.synthetic),
-    }
-    return ((option, each) for option, each in by_itself.items() if each != EventFilter())
 
 
 def is_shown(record: Record, only: EventFilter, shape: str) -> bool:
@@ -307,38 +277,6 @@ def read_text(path: str) -> str:
     Raises:
         UsageError: it cannot be read, holds more, or is not in UTF-8.
     """
-    try:
-        data = input.read_bytes() if path == "-" else _bytes_of(settings.read_path(path))
-    except UsageError:
-        raise
-    except (OSError, ValueError) as error:
-        way = ": check the path" if isinstance(error, FileNotFoundError) else ""
-        fault = getattr(error, "strerror", None) or error
-        raise UsageError(f"{path!r} cannot be read: {fault}{way}") from error
-    if len(data) > MOST_IMPORT_BYTES:
-        raise UsageError(f"{path!r} holds more than {MOST_IMPORT_BYTES // 1_000_000} MB: import a part of it")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        name = "standard input" if path == "-" else repr(path)
-        raise UsageError(f"nothing imported: line {line} of {name} is not in UTF-8: convert it") from error
-
-
-def _bytes_of(path: Path) -> bytearray:
-    """What the file holds, up to a piece more than may be imported.
-
-    Raises:
-        OSError: it cannot be read.
-        UsageError: it is none.
-    """
-    # Without blocking: whoever opens a pipe waits for its other end.
-    with open(
-        path, "rb", buffering=0, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)
-    ) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise UsageError(f"{str(path)!r} is no file with an end: name one, or pipe it in and import -")
-        data = bytearray()
-        while len(data) <= MOST_IMPORT_BYTES and (piece := file.read(_PIECE_BYTES)):
-            data += piece
-    return data
+    if path == "-":
+        return decoded(input.read_bytes(), "standard input")
+    return text_of(settings.read_path(path), most_bytes=MOST_IMPORT_BYTES)

@@ -1,23 +1,52 @@
-"""A file that is written whole or not at all.
-
-Until it is whole it stands beside its place, as `.agentloop-PID.part`. What a killed process left so is
-removed by the next one that writes in the folder.
-"""
+"""Files of a call: text read from one that is whole and has an end, and one written whole or not at all."""
 
 import os
-import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
-from agentloop._plumbing.private_files import new_private_file, try_lock
-from agentloop._plumbing.processes import this_process
+from agentloop._plumbing.private_files import new_private_file
 from agentloop.errors import UsageError
 
-_PART = re.compile(r"\.agentloop-([0-9]+)\.part")
+_PIECE_BYTES = 1_000_000
+
+
+def text_of(path: Path, *, most_bytes: int = 1_000_000) -> str:
+    """What a file holds; no pipe is waited for, and no more is read than that.
+
+    Raises:
+        UsageError: it cannot be read, is no file with an end, holds more, or is not in UTF-8.
+    """
+    name, data = repr(str(path)), bytearray()
+    try:
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+        with os.fdopen(os.open(path, flags), "rb", buffering=0) as file:
+            is_file = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+            while is_file and len(data) <= most_bytes and (piece := file.read(_PIECE_BYTES)):
+                data += piece
+    except (OSError, ValueError) as error:
+        fault = getattr(error, "strerror", None) or error
+        raise UsageError(f"{name} cannot be read: {fault}: check the path") from error
+    if not is_file:
+        raise UsageError(f"{name} is no file with an end: name one")
+    if len(data) > most_bytes:
+        raise UsageError(f"{name} holds more than {most_bytes // 1_000_000} MB: name a smaller one")
+    return decoded(data, name)
+
+
+def decoded(data: bytes | bytearray, name: str) -> str:
+    """The bytes of that name as text.
+
+    Raises:
+        UsageError: they are not in UTF-8.
+    """
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UsageError(f"line {line} of {name} is not in UTF-8: convert it") from error
 
 
 class WholeFile:
@@ -55,13 +84,10 @@ def whole_file(path: Path) -> Iterator[WholeFile]:
     # A name of its own: the file's name may be as long as a name can be.
     with _name_file(path):
         beside = path.with_name(f".agentloop-{os.getpid()}.part")
-    _sweep(path.parent)
     try:
         with _name_file(path):
             beside.unlink(missing_ok=True)
         with _open(beside, path) as file:
-            with suppress(OSError):  # a file system that knows no locks
-                try_lock(file)
             yield WholeFile(path, file)
             with _name_file(path):
                 file.flush()
@@ -72,23 +98,6 @@ def whole_file(path: Path) -> Iterator[WholeFile]:
         with suppress(OSError):
             beside.unlink(missing_ok=True)
         raise
-
-
-def _sweep(folder: Path) -> None:
-    """Remove what dead processes of this user left unfinished; one that lives holds its file locked."""
-    with suppress(OSError):
-        for each in folder.iterdir():
-            found = _PART.fullmatch(each.name)
-            if found and replace(this_process(), pid=int(found[1]), started="").is_gone():
-                with suppress(OSError):
-                    _remove_unlocked(each)
-
-
-def _remove_unlocked(path: Path) -> None:
-    with os.fdopen(os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
-        status = os.fstat(file.fileno())
-        if try_lock(file) and stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid():
-            path.unlink()
 
 
 @contextmanager
