@@ -177,6 +177,25 @@ def test_a_colour_before_a_key_parts_it_from_a_word_and_one_inside_does_not() ->
     assert clean(f"KEY:\x1b[31mghp_\x1b[0m{GITHUB[4:]}.") == "KEY:\x1b[31m[redacted: GitHub token]."
 
 
+def test_a_colour_without_its_end_hides_no_hint_of_what_is_escaped_behind_it() -> None:
+    hidden = "".join(json_escape(letter) for letter in GITHUB)
+    assert Secrets()(f"\x1b[\\n{hidden}") == "\x1b[\\n[redacted: GitHub token]"
+
+
+@pytest.mark.parametrize("behind", ["%2541", "\\u0061", "%41 and %252541", "\\x41\x1b[m"])
+def test_colours_inside_of_a_key_are_gone_though_an_escape_follows(behind: str) -> None:
+    text = f"It is AKIA\x1b[1mA1A1A1A1\u200bA1A1A1A1{behind}"
+    assert Secrets()(text) == f"It is [redacted: AWS key id]{behind}"
+
+
+@pytest.mark.parametrize("first", range(4))
+def test_each_run_of_base64_is_read_by_itself_wherever_it_begins(first: int) -> None:
+    run = b64encode(f"it is {GITHUB}, no more".encode()).decode().rstrip("=")
+    alone = Secrets()(f"{'a' * first}{run}")
+    assert alone.count("[redacted: GitHub token]") == 1
+    assert Secrets()(f"{'a' * first}{run} {run}:{run}") == f"{alone} {Secrets()(run)}:{Secrets()(run)}"
+
+
 A40 = "aB3dE5gH7j" * 4
 HEX = "0123456789abcdef"
 

@@ -53,6 +53,9 @@ def _base64_forms(value: str) -> Iterator[str]:
             yield plain.replace("+", "-").replace("/", "_")
 
 
+Place = tuple[int, int]
+"""From where to before where something stands."""
+
 MARK = "[redacted: "
 """How a mark begins; the kind of what stood there and a bracket follow."""
 
@@ -76,7 +79,7 @@ class Span(NamedTuple):
 def joined(spans: Iterable[Span]) -> list[Span]:
     """The spans in order, those that overlap as one of the first one's kind; marks stay as they are."""
     result: list[Span] = []
-    for span in sorted(spans, key=lambda each: (each.start, -each.end)):
+    for span in sorted(dict.fromkeys(spans), key=lambda each: (each.start, -each.end)):
         last = result[-1] if result else None
         if last is None or span.start >= last.end:
             result.append(span)
@@ -104,9 +107,6 @@ def replaced(text: str, spans: Sequence[Span]) -> str:
 
 LEAST_VALUE_CHARS = 4
 """A shorter value stands in every other text."""
-
-_LAST_LINE = "-----end "
-"""What the last line of a block in PEM form begins with, in small letters."""
 
 _MOST_ROUNDS = 4
 """So often is looked for what is one only now that a secret beside it is gone: mostly once, then in vain."""
@@ -173,7 +173,7 @@ class Secrets:
 
     def known(self, text: str, /) -> str:
         """The text without the known values; what has the shape of a secret stays."""
-        return replaced(text, joined([*self._marks(text), *self._known(views_of(TextView(text)))]))
+        return replaced(text, joined([*self._marks(text), *self._known(list(views_of(TextView(text))))]))
 
     def settled(self, text: str, /) -> int:
         """How much of the text can be shown, as whatever follows makes no part of it a secret.
@@ -198,7 +198,7 @@ class Secrets:
 
     def _begun(self, text: str) -> int:
         """Where a known value, a mark or the end of a line begins that may still go on."""
-        unfolded = TextView(text).unfolded()
+        unfolded = TextView(text).unfolded
         base64 = min(_begun(unfolded.text, self._base64), last_run(unfolded.text))
         begun = min(_begun(text, self._broken), unfolded.place(base64))
         return min(word_start(text, begun), len(text.removesuffix("\r")))
@@ -206,6 +206,8 @@ class Secrets:
     def _found(self, text: str) -> list[Span]:
         """What is to be replaced, and the marks that stand there already, in order and apart."""
         views = list(views_of(TextView(text)))
+        read = [view.text.lower() for view, _ in _outer(views)]
+        shapes = [shape for shape, _ in _hinted(self.shapes, *read)]
         found = joined([*self._marks(text), *self._known(views)])
         for _ in range(_MOST_ROUNDS):
             if found:
@@ -213,7 +215,7 @@ class Secrets:
                 views = list(
                     views_of(TextView(text).replaced([(span.start, span.end) for span in found], NOTHING))
                 )
-            if not (shaped := [span for view in views for span in self._shaped(view)]):
+            if not (shaped := list(self._shaped(views, shapes))):
                 break
             found = joined([*found, *shaped])
         return found
@@ -222,42 +224,54 @@ class Secrets:
         found = self._mark.finditer(text) if MARK in text else ()
         return [Span(*match.span(), "", *match.span()) for match in found]
 
-    def _known(self, views: Iterable[TextView]) -> Iterator[Span]:
-        for view in views if self._forms else ():
-            for read, forms in ((view, self._forms), (view.unfolded(), self._base64)):
-                for form in forms:
-                    for start, end in _places(read.text, form):
-                        span = read.span(start, end)
-                        yield Span(*span, KNOWN, *span)
+    def _known(self, views: Sequence[TextView]) -> Iterator[Span]:
+        looks = [(view, view.since, self._forms) for view in views if self._forms]
+        looks += [(view.unfolded, since, self._base64) for view, since in _outer(views) if self._base64]
+        for view, since, forms in looks:
+            for start, end in (place for form in forms for place in _places(view.text, form)):
+                if not view.origin(start - 1, end + 1, since):
+                    span = view.span(start, end)
+                    yield Span(*span, KNOWN, *span)
 
-    def _shaped(self, view: TextView) -> Iterator[Span]:
-        """The matches in a view, and in what stands there in base64."""
-        yield from self._matches(view)
-        for said in in_base64(view.unfolded()):
-            yield from self._matches(said)
+    def _shaped(self, views: Sequence[TextView], shapes: Iterable[Shape]) -> Iterator[Span]:
+        """The matches of these in the views, but for those that the view before has too; of all in base64."""
+        for shape in shapes:
+            found: dict[TextView | None, dict[Place, Place]] = {None: {}}
+            for view in views:
+                found[view] = _matches(shape, view.text)
+                for whole, secret in found[view].items():
+                    if view.origin(*whole, view.since) not in found[view.since]:
+                        yield Span(*view.span(*secret), shape.kind, *view.span(*whole))
+        for view, since in _outer(views):
+            for said in in_base64(view.unfolded, since):
+                yield from self._said(said)
 
-    def _matches(self, view: TextView | Base64View) -> Iterator[Span]:
-        """The matches of each shape of which a hint stands in the view."""
-        lowered = view.text.lower()
-        pairs = _pairs(lowered)
-        if PRIVATE_KEY in self.shapes and _LAST_LINE in lowered:
-            for first, last in view.parts(lowered, [_LAST_LINE]):
-                for start, end in headless(view.text[first:last]):
-                    whole = view.span(first + start, first + end)
-                    yield Span(*whole, PRIVATE_KEY.kind, *whole)
-        for shape in self.shapes:
-            hints = _held(shape.hints, lowered, pairs)
-            if shape.hints and not hints:
-                continue
-            pattern = compiled(shape.pattern)
-            group = "secret" if "secret" in pattern.groupindex else 0
-            for begin, until in view.parts(lowered, hints or [""]):
-                for match in pattern.finditer(view.text[begin:until]):
-                    start, end = match.span(group)
-                    if start < end:
-                        whole = view.span(begin + match.start(), begin + match.end())
-                        secret = view.span(begin + start, begin + end) if group else whole
-                        yield Span(*secret, shape.kind, *whole)
+    def _said(self, said: Base64View) -> Iterator[Span]:
+        lowered = said.text.lower()
+        for shape, hints in _hinted(self.shapes, lowered):
+            for begin, end in said.parts(lowered, hints):
+                for (first, last), (start, until) in _matches(shape, said.text[begin:end]).items():
+                    secret = said.span(begin + start, begin + until)
+                    yield Span(*secret, shape.kind, *said.span(begin + first, begin + last))
+
+
+def _outer(views: Sequence[TextView]) -> Iterator[tuple[TextView, TextView | None]]:
+    """The view of the text as it is and the last ones, each with the one before.
+
+    What holds no escapes, as hints and base64, stands in one of them.
+    """
+    outer = list(dict.fromkeys((views[0], views[-1].since or views[0], views[-1])))
+    return zip(outer, (None, *outer), strict=False)
+
+
+def _matches(shape: Shape, text: str) -> dict[Place, Place]:
+    """Where the shape stands in the text, and for each such place where the secret does."""
+    pattern = compiled(shape.pattern)
+    group = pattern.groupindex.get("secret", 0)
+    found = {match.span(): match.span(group) for match in pattern.finditer(text) if match[group]}
+    if shape.pattern == PRIVATE_KEY.pattern:
+        found |= {block: block for block in headless(text)}
+    return found
 
 
 def _pairs(text: str, at: int = 0) -> frozenset[int]:
@@ -274,14 +288,17 @@ def _pairs_of(hint: str) -> tuple[frozenset[int], frozenset[int]]:
     return _pairs(hint), _pairs(hint, 1)
 
 
-def _held(hints: Iterable[str], lowered: str, pairs: frozenset[int]) -> list[str]:
-    """Those hints that stand in the text; most are out by its pairs."""
-    found = []
-    for hint in hints:
-        even, odd = _pairs_of(hint)
-        if (even <= pairs or odd <= pairs) and hint in lowered:
-            found.append(hint)
-    return found
+def _hinted(shapes: Iterable[Shape], *lowered: str) -> Iterator[tuple[Shape, list[str]]]:
+    """The shapes of which hints stand in one of the texts, and those; most are out by its pairs."""
+    pairs = frozenset[int]().union(*map(_pairs, lowered))
+    for shape in shapes:
+        hints = []
+        for hint in shape.hints or ("",):
+            even, odd = _pairs_of(hint)
+            if (even <= pairs or odd <= pairs) and any(hint in text for text in lowered):
+                hints.append(hint)
+        if hints:
+            yield shape, hints
 
 
 def _checked_values(values: object) -> tuple[str, ...]:

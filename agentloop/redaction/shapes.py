@@ -94,11 +94,11 @@ def apart(begun: str, behind: str = "[A-Za-z0-9]") -> str:
     return f"(?<!{behind}{begun})"
 
 
-def prefixed(kind: str, *prefixes: str, rest: str, behind: str = "[A-Za-z0-9]") -> Shape:
+def prefixed(kind: str, prefixes: str, rest: str, behind: str = "[A-Za-z0-9]") -> Shape:
     """One of these prefixes, not in the middle of a word of characters of this class, and the rest."""
-    begun = (re.escape(prefix) for prefix in prefixes)
-    starts = "|".join(rf"{prefix}{apart(prefix, behind)}" for prefix in begun)
-    return _ours(kind=kind, pattern=f"(?:{starts}){rest}", hints=prefixes, words=1)
+    hints = prefixes.split()
+    starts = "|".join(f"{prefix}{apart(prefix, behind)}" for prefix in map(re.escape, hints))
+    return _ours(kind=kind, pattern=f"(?:{starts}){rest}", hints=hints, words=1)
 
 
 _NEVER_SECRET = r"(?![\"']?(?:\$[\w{(]|\{\{|\{[\w.]{1,60}\}|<|%\w{0,60}%|\*{3}|\.{3}))"
@@ -138,13 +138,17 @@ _NO_PROSE = rf"(?![a-z]{{2,10}}+://|[A-Za-z_.-]{{2,60}}+=|{_WORD}(?:-{_WORD}){{1
 
 _PASSWORD = r"[Pp](?i:ass(?:word|wd|phrase)|wd(?!=[/~]))"
 """`PWD=/…` is the folder that a shell is in."""
+_OF_ACCESS = (
+    "api[_-] api access[_-] access secret[_-] secret private[_-] private auth[_-] auth"
+    " encryption[_-] signing[_-] account[_-] account master[_-]"
+)
+_OF_PAGES = "page[_-] page next[_-] next ation[_-] ation sync[_-] sync"
 _KEY = (
-    r"[KSTkst](?i:(?<=k)ey(?:(?<=api[_-]key)|(?<=apikey)|(?<=access[_-]key)|(?<=accesskey)|(?<=secret[_-]key)|(?<=secretkey)"
-    r"|(?<=private[_-]key)|(?<=privatekey)|(?<=auth[_-]key)|(?<=authkey)|(?<=encryption[_-]key)"
-    r"|(?<=signing[_-]key)|(?<=account[_-]key)|(?<=accountkey)|(?<=master[_-]key))"
-    r"|(?<=s)ecret"
-    r"|(?<=t)oken(?<!page[_-]token)(?<!pagetoken)(?<!next[_-]token)(?<!nexttoken)(?<!ation[_-]token)(?<!ationtoken)"
-    r"(?<!sync[_-]token)(?<!synctoken))"
+    r"[KSTkst](?i:(?<=k)ey(?=[\"' \t:=])(?<=[ehginrst_-]key)(?:"
+    + "|".join(f"(?<={name}key)" for name in _OF_ACCESS.split())
+    + ")|(?<=s)ecret|(?<=t)oken"
+    + "".join(f"(?<!{name}token)" for name in _OF_PAGES.split())
+    + ")"
 )
 """Names of what gives access; a token that names the next page of a list gives none."""
 
@@ -173,7 +177,7 @@ PATTERN = (
 )
 """A block with its first line."""
 
-PRIVATE_KEY = _ours(kind="private key", pattern=PATTERN, hints=("-----begin",))
+PRIVATE_KEY = _ours(kind="private key", pattern=PATTERN, hints=("-----begin", "-----end "))
 """One whose first line is missing is found by its last one: no pattern does that in linear time."""
 
 # A run of 20 letters and digits, or of 12 with a digit among them, somewhere behind the prefix.
@@ -183,7 +187,7 @@ _DENSE = rf"(?=(?:(?!{_PART})[A-Za-z0-9]{{0,19}}+[_-]){{0,8}}+{_PART})"
 KNOWN_SHAPES: tuple[Shape, ...] = (
     PRIVATE_KEY,
     # https://platform.openai.com/docs/api-reference/authentication
-    prefixed("OpenAI key", "sk-proj-", "sk-svcacct-", "sk-admin-", rest=rf"{RUN}{{20,}}+"),
+    prefixed("OpenAI key", "sk-proj- sk-svcacct- sk-admin-", rest=rf"{RUN}{{20,}}+"),
     # https://docs.anthropic.com/en/api/overview: sk-ant-api03-…
     prefixed("Anthropic key", "sk-ant-", rest=rf"{RUN}{{20,}}+"),
     # https://openrouter.ai/docs/api-reference/authentication: sk-or-v1- and 64 hexadecimal digits
@@ -193,19 +197,18 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
     # https://cloud.google.com/docs/authentication/api-keys: 39 characters
     prefixed("Google key", "AIza", rest=rf"{RUN}{{35}}(?!{RUN})"),
     # https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_identifiers.html: 20 characters
-    prefixed("AWS key id", "AKIA", "ASIA", "ABIA", "ACCA", rest=r"[A-Z0-9]{16}(?![A-Za-z0-9])"),
+    prefixed("AWS key id", "AKIA ASIA ABIA ACCA", rest=r"[A-Z0-9]{16}(?![A-Za-z0-9])"),
     _ours(
         kind="AWS secret key",
         pattern=rf"[Ss](?i:ecret[_-]?(?:access[_-]?)?key){_IS}[\"']?(?P<secret>[A-Za-z0-9/+]{{40}})(?![A-Za-z0-9/+])",
         hints=("secret",),
     ),
     # https://github.blog/engineering/behind-githubs-new-authentication-token-formats/: a prefix and 36
-    prefixed("GitHub token", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", rest=r"[A-Za-z0-9]{30,}+(?!\w)"),
+    prefixed("GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_", rest=r"[A-Za-z0-9]{30,}+(?!\w)"),
     prefixed("GitHub token", "github_pat_", rest=r"\w{22,}+"),
     prefixed(
         "GitLab token",
-        *("glpat-", "gldt-", "glrt-", "glptt-", "glcbt-", "glffct-", "glft-", "glimt-", "glagent-", "gloas-"),
-        *("glsoat-", "GR1348941"),
+        "glpat- gldt- glrt- glptt- glcbt- glffct- glft- glimt- glagent- gloas- glsoat- GR1348941",
         rest=r"[A-Za-z0-9_.-]{20,}+",
     ),
     # https://api.slack.com/concepts/token-types: xoxb-, xoxp-, xoxe., xapp- and numbers
@@ -227,14 +230,14 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
     prefixed("API key", "csk-", rest=rf"(?=[A-Za-z]{{0,40}}[0-9])[A-Za-z0-9]{{40,64}}+(?!{RUN})"),
     prefixed("API key", "fw_", rest=rf"(?=[A-Za-z]{{0,40}}[0-9])[A-Za-z0-9]{{22,64}}+(?!{RUN})"),
     # https://support.atlassian.com/atlassian-account/docs/manage-api-tokens-for-your-atlassian-account/
-    prefixed("Atlassian token", "ATATT3", "ATCTT3", rest=rf"{RUN}{{60,}}+={{0,2}}[0-9A-F]{{0,8}}"),
+    prefixed("Atlassian token", "ATATT3 ATCTT3", rest=rf"{RUN}{{60,}}+={{0,2}}[0-9A-F]{{0,8}}"),
     # https://docs.sentry.io/account/auth-tokens/: of an organization JSON in base64, of a user 64 digits
     prefixed("Sentry token", "sntrys_", rest=r"(?=eyJ)[A-Za-z0-9+/=_-]{40,600}+"),
     prefixed("Sentry token", "sntryu_", rest=r"[0-9a-f]{64}(?!\w)"),
     # https://docs.doppler.com/reference/auth-token-formats: 40 to 44 letters and digits
     prefixed(
         "Doppler token",
-        *("dp.pt.", "dp.st.", "dp.ct.", "dp.sa.", "dp.scim.", "dp.audit."),
+        "dp.pt. dp.st. dp.ct. dp.sa. dp.scim. dp.audit.",
         rest=r"[A-Za-z0-9]{40,44}(?![A-Za-z0-9])",
     ),
     prefixed("Pulumi token", "pul-", rest=r"[0-9a-f]{40}(?!\w)"),
@@ -245,7 +248,7 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
     # https://developer.hashicorp.com/terraform/cloud-docs/users-teams-organizations/api-tokens
     _ours(
         kind="Terraform token",
-        pattern=rf"{apart('')}[A-Za-z0-9]{{14}}\.atlasv1\.[A-Za-z0-9_=-]{{60,70}}+",
+        pattern=rf"[A-Za-z0-9]{apart('.')}[A-Za-z0-9]{{13}}\.atlasv1\.[A-Za-z0-9_=-]{{60,70}}+",
         hints=(".atlasv1.",),
         words=1,
     ),
@@ -258,13 +261,11 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
     ),
     # https://docs.stripe.com/keys
     prefixed(
-        "Stripe key",
-        *(f"{a}k_{b}_" for a in "sr" for b in ("live", "test", "prod")),
-        rest=r"[A-Za-z0-9]{16,}+",
+        "Stripe key", "sk_live_ sk_test_ sk_prod_ rk_live_ rk_test_ rk_prod_", rest=r"[A-Za-z0-9]{16,}+"
     ),
     prefixed("Stripe secret", "whsec_", rest=r"[A-Za-z0-9+/]{24,}+"),
     # https://huggingface.co/docs/hub/security-tokens
-    prefixed("Hugging Face token", "hf_", "api_org_", rest=r"[A-Za-z0-9]{30,}+(?!_)"),
+    prefixed("Hugging Face token", "hf_ api_org_", rest=r"[A-Za-z0-9]{30,}+(?!_)"),
     # https://github.blog/2021-09-23-announcing-npms-new-access-token-format/: 36 letters and digits
     prefixed("npm token", "npm_", rest=r"[A-Za-z0-9]{36}(?!\w)"),
     # https://pypi.org/help/#apitoken: a macaroon in base64
@@ -272,39 +273,29 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
     # https://core.telegram.org/bots/api#authorizing-your-bot: the bot's number and 35 characters
     _ours(
         kind="Telegram token",
-        pattern=rf"{apart('', chr(92) + 'w')}[0-9]{{6,12}}+:AA{RUN}{{33}}(?!{RUN})",
+        pattern=rf"[0-9]{apart('.', chr(92) + 'w')}[0-9]{{5,11}}+:AA{RUN}{{33}}(?!{RUN})",
         hints=(":aa",),
         words=1,
     ),
     # Prefixes that Groq, xAI, Replicate, SendGrid and DigitalOcean show for their keys.
-    prefixed("API key", "gsk_", "xai-", "r8_", rest=r"[A-Za-z0-9]{30,}+(?![_-])"),
+    prefixed("API key", "gsk_ xai- r8_", rest=r"[A-Za-z0-9]{30,}+(?![_-])"),
     prefixed("SendGrid key", "SG.", rest=rf"{RUN}{{22}}\.{RUN}{{43}}(?!{RUN})"),
-    prefixed("DigitalOcean token", "dop_v1_", "doo_v1_", "dor_v1_", rest=r"[0-9a-f]{64}(?!\w)"),
+    prefixed("DigitalOcean token", "dop_v1_ doo_v1_ dor_v1_", rest=r"[0-9a-f]{64}(?!\w)"),
     # What Perplexity, NVIDIA, Tavily, LangSmith, Linear and Notion show for their keys.
-    prefixed(
-        "API key", "pplx-", "nvapi-", "tvly-", "ntn_", "lin_api_", rest=rf"{_DENSE}{RUN}{{24,}}+", behind=RUN
-    ),
-    prefixed("API key", "lsv2_pt_", "lsv2_sk_", rest=r"[0-9a-f]{32}_[0-9a-f]{8,12}(?!\w)"),
+    prefixed("API key", "pplx- nvapi- tvly- ntn_ lin_api_", rest=rf"{_DENSE}{RUN}{{24,}}+", behind=RUN),
+    prefixed("API key", "lsv2_pt_ lsv2_sk_", rest=r"[0-9a-f]{32}_[0-9a-f]{8,12}(?!\w)"),
     # Those of models and of tools for agents: Langfuse, ElevenLabs, HeyGen, Pinecone, Firecrawl, E2B, Jina,
     # LlamaCloud, Together, Anyscale, Runpod, Mem0, Browserbase, Supabase, PostHog, Netlify and Prefect.
     prefixed("API key", "sk-lf-", rest=r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?!\w)"),
     prefixed("API key", "sk_", rest=rf"(?:{HEX}{{48}}|V2_\w{{40,50}})(?!\w)"),
     prefixed("API key", "fc-", rest=rf"{HEX}{{32}}(?!\w)"),
-    prefixed("API key", "e2b_", "sbp_", rest=rf"{HEX}{{40}}(?!\w)"),
-    prefixed(
-        "API key",
-        *("sb_secret_", "pcsk_", "llx-", "tgp_v1_", "esecret_", "rpa_"),
-        rest=rf"{_DENSE}{RUN}{{24,}}+",
-    ),
-    prefixed(
-        "API key",
-        *("jina_", "m0-", "bb_live_", "phx_", "nfp_", "pnu_"),
-        rest=r"[A-Za-z0-9]{24,}+(?!_)",
-    ),
+    prefixed("API key", "e2b_ sbp_", rest=rf"{HEX}{{40}}(?!\w)"),
+    prefixed("API key", "sb_secret_ pcsk_ llx- tgp_v1_ esecret_ rpa_", rest=rf"{_DENSE}{RUN}{{24,}}+"),
+    prefixed("API key", "jina_ m0- bb_live_ phx_ nfp_ pnu_", rest=r"[A-Za-z0-9]{24,}+(?!_)"),
     # https://docs.z.ai/api-reference/introduction: 32 hexadecimal digits, a dot and 16 letters and digits
     _ours(
         kind="API key",
-        pattern=rf"{apart('', '[A-Za-z0-9._-]')}{HEX}{{32}}\.(?=[a-z0-9]{{0,15}}[A-Z])"
+        pattern=rf"{HEX}{apart('.', '[A-Za-z0-9._-]')}{HEX}{{31}}\.(?=[a-z0-9]{{0,15}}[A-Z])"
         r"(?=[A-Za-z]{0,15}[0-9])[A-Za-z0-9]{16}(?![\w.-])",
         hints=(".",),
         words=1,
@@ -315,7 +306,7 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
     # https://learn.microsoft.com/en-us/entra/identity-platform/: three characters, a digit, Q~ and 31 to 34
     _ours(
         kind="Azure secret",
-        pattern=rf"{apart('', '[A-Za-z0-9_~.-]')}[A-Za-z0-9_~.-]{{3}}[0-9]Q~"
+        pattern=rf"[A-Za-z0-9_~.-]{apart('.', '[A-Za-z0-9_~.-]')}[A-Za-z0-9_~.-]{{2}}[0-9]Q~"
         r"[A-Za-z0-9_~.-]{31,34}(?![A-Za-z0-9_~-])",
         hints=("q~",),
         words=1,
@@ -325,22 +316,20 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
         "1Password key", "A3-", rest=r"[A-Z0-9]{6}-[A-Z0-9]{6}-?[A-Z0-9]{5}(?:-[A-Z0-9]{5}){3}(?![\w-])"
     ),
     prefixed("1Password token", "ops_eyJ", rest=r"[A-Za-z0-9+/_-]{200,}+={0,3}"),
-    prefixed("Docker token", "dckr_pat_", "dckr_oat_", rest=rf"{RUN}{{20,}}+"),
+    prefixed("Docker token", "dckr_pat_ dckr_oat_", rest=rf"{RUN}{{20,}}+"),
     prefixed("RubyGems key", "rubygems_", rest=rf"{HEX}{{48}}(?!\w)"),
-    prefixed("Fly token", "fm1r_", "fm1a_", "fm2_", rest=r"[A-Za-z0-9+/]{100,}+={0,3}"),
+    prefixed("Fly token", "fm1r_ fm1a_ fm2_", rest=r"[A-Za-z0-9+/]{100,}+={0,3}"),
     prefixed("Fly token", "fo1_", rest=rf"{RUN}{{43}}(?!{RUN})"),
     prefixed("Grafana token", "glsa_", rest=r"[A-Za-z0-9]{32}_[A-Fa-f0-9]{8}(?!\w)"),
     prefixed("Grafana token", "glc_", rest=r"(?=eyJ)[A-Za-z0-9+/]{32,}+={0,3}"),
     prefixed("New Relic key", "NRAK-", rest=r"[A-Z0-9]{27}(?!\w)"),
-    prefixed("Dynatrace token", "dt0c01.", "dt0s01.", rest=r"[A-Z0-9]{24}\.[A-Z0-9]{64}(?!\w)"),
+    prefixed("Dynatrace token", "dt0c01. dt0s01.", rest=r"[A-Z0-9]{24}\.[A-Z0-9]{64}(?!\w)"),
     prefixed("Heroku key", "HRKU-AA", rest=rf"{RUN}{{58}}(?!{RUN})"),
-    prefixed(
-        "PlanetScale token", *(f"pscale_{what}_" for what in ("tkn", "oauth", "pw")), rest=r"[\w=.-]{32,}+"
-    ),
+    prefixed("PlanetScale token", "pscale_tkn_ pscale_oauth_ pscale_pw_", rest=r"[\w=.-]{32,}+"),
     prefixed("Postman key", "PMAK-", rest=rf"{HEX}{{24}}-{HEX}{{34}}(?!\w)"),
     prefixed("Airtable token", "pat", rest=rf"[A-Za-z0-9]{{14}}\.{HEX}{{64}}(?!\w)"),
-    prefixed("Figma token", "figd_", "figo_", rest=rf"{_DENSE}{RUN}{{36,}}+", behind=RUN),
-    prefixed("Sonar token", "squ_", "sqp_", "sqa_", rest=rf"{HEX}{{40}}(?!\w)"),
+    prefixed("Figma token", "figd_ figo_", rest=rf"{_DENSE}{RUN}{{36,}}+", behind=RUN),
+    prefixed("Sonar token", "squ_ sqp_ sqa_", rest=rf"{HEX}{{40}}(?!\w)"),
     prefixed("Sourcegraph token", "sgp_", rest=r"(?:(?:[0-9a-fA-F]{16}|local)_)?[0-9a-fA-F]{40}(?!\w)"),
     prefixed("OpenShift token", "sha256~", rest=rf"{RUN}{{43}}(?!{RUN})"),
     prefixed("Tailscale key", "tskey-", rest=r"[a-z]{3,12}-[A-Za-z0-9]{8,20}-[A-Za-z0-9]{20,}+"),
@@ -349,13 +338,13 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
     prefixed("Brevo key", "xkeysib-", rest=rf"{HEX}{{64}}-[A-Za-z0-9]{{16}}(?!\w)"),
     prefixed("Mailgun key", "key-", rest=rf"{HEX}{{32}}(?![\w-])", behind=RUN),
     prefixed("Twilio key", "SK", rest=rf"{HEX}{{32}}(?!\w)", behind=r"[\w-]"),
-    prefixed("Square token", "sq0atp-", "sq0csp-", rest=rf"{RUN}{{22,}}+"),
-    prefixed("Facebook token", "EAAC", "EAAM", rest=r"[A-Za-z0-9]{100,}+"),
-    prefixed("Shippo token", "shippo_live_", "shippo_test_", rest=rf"{HEX}{{40}}(?!\w)"),
+    prefixed("Square token", "sq0atp- sq0csp-", rest=rf"{RUN}{{22,}}+"),
+    prefixed("Facebook token", "EAAC EAAM", rest=r"[A-Za-z0-9]{100,}+"),
+    prefixed("Shippo token", "shippo_live_ shippo_test_", rest=rf"{HEX}{{40}}(?!\w)"),
     # https://shopify.dev/docs/apps/build/authentication-authorization: a prefix and 32 hexadecimal digits
-    prefixed("Shopify token", "shpat_", "shpss_", "shpca_", "shppa_", rest=r"[0-9a-fA-F]{32}(?!\w)"),
+    prefixed("Shopify token", "shpat_ shpss_ shpca_ shppa_", rest=r"[0-9a-fA-F]{32}(?!\w)"),
     # https://developer.hashicorp.com/vault/docs/concepts/tokens: at least 90 characters
-    prefixed("Vault token", "hvs.", "hvb.", rest=rf"{_DENSE}{RUN}{{24,}}+", behind=RUN),
+    prefixed("Vault token", "hvs. hvb.", rest=rf"{_DENSE}{RUN}{{24,}}+", behind=RUN),
     # https://age-encryption.org/v1: 58 characters in bech32
     prefixed("age key", "AGE-SECRET-KEY-1", rest=r"[0-9A-Z]{58}(?![0-9A-Z])"),
     # https://api.slack.com/messaging/webhooks and https://discord.com/developers/docs/resources/webhook
@@ -383,8 +372,8 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
     # https://dev.mysql.com/doc/refman/8.4/en/command-line-options.html: the value stands right behind -p
     _ours(
         kind="password",
-        pattern=rf"[Mm](?i:ysql|ariadb)[a-z_-]{{0,12}}(?:[ \t]{{1,8}}+[!-~]{{1,100}}+){{0,6}}?[ \t]{{1,8}}+-p"
-        rf"(?!(?:ort|ipe|ie|thread|rotocol)\b|[\"']?[\[]){_NEVER_SECRET}{_ARGUMENT}",
+        pattern=rf"[Mm](?i:ysql|ariadb)[a-z_-]{{0,12}}+(?:[ \t]{{1,8}}+[!-~]{{1,100}}+){{0,6}}?"
+        rf"[ \t]{{1,8}}+-p(?!(?:ort|ipe|ie|thread|rotocol)\b|[\"']?[\[]){_NEVER_SECRET}{_ARGUMENT}",
         hints=("mysql", "mariadb"),
         words=8,
     ),

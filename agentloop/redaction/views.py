@@ -55,8 +55,8 @@ NOTHING = "\0"
 _ASCII = bytes(byte if byte in b"\t\n\r" or 32 <= byte < 127 else 0 for byte in range(256))
 """Bytes that are ASCII as they are, and `NOTHING` for any other."""
 
-_LEAST_ASCII_CHARS = 16
-"""A shorter piece of ASCII in base64 holds no key."""
+_PIECE = pattern(rb"(?:[^\0]{0,15}+\0++)*+(?:([^\0]{16,}+)|[^\0]{0,15}\Z)")
+"""A piece of ASCII in base64 behind shorter ones, which hold no key."""
 
 _ALPHABET = string.ascii_letters + string.digits + "+/_-"
 _PLAIN = str.maketrans("-_", "+/")
@@ -82,7 +82,7 @@ class TextView:
     def decoded(self) -> "TextView":
         """Each escape as the letter it stands for."""
         parts = _ESCAPE.split(self.text)
-        return self._reading(parts, list(map(_letter, parts[1::2]))) if len(parts) > 1 else self
+        return self._looked_at(parts, list(map(_letter, parts[1::2]))) if len(parts) > 1 else self
 
     def seen(self) -> "tuple[TextView, ...]":
         """With nothing for what takes no room on a terminal, and with a break if it has colours."""
@@ -92,42 +92,33 @@ class TextView:
         if len(parts) == 1:
             return ()
         letters = (BREAK, "") if "\x1b" in self.text or "\x9b" in self.text else ("",)
-        return tuple(self._reading(parts, [letter] * (len(parts) // 2)) for letter in letters)
+        return tuple(self._looked_at(parts, [letter] * (len(parts) // 2)) for letter in letters)
 
+    @cached_property
     def unfolded(self) -> "TextView":
         """With the lines of base64 put together."""
         parts = _FOLD.split(self.text)
         if len(parts) == 1:
             return self
-        view = self._reading(parts, [""] * (len(parts) // 2))
-        view.since = self.since
-        return view
+        return self._reading(parts, [""] * (len(parts) // 2))
 
-    def is_new(self, start: int, end: int) -> bool:
-        """Whether one of these letters, or one beside them, is another in `since`."""
-        return self.since is None or self._is_other(start, end, self.since)
-
-    def _is_other(self, start: int, end: int, before: "TextView") -> bool:
-        if self is before or self._of is None:
-            return self is not before
-        here, there = self._edges
-        at = bisect_right(here, start) - 1
-        if at % 2 or start == here[at] or end >= here[at + 1]:
-            return True
-        shift = there[at] - here[at]
-        return self._of._is_other(start + shift, end + shift, before)
-
-    def parts(self, lowered: str, hints: Iterable[str]) -> Iterator[tuple[int, int]]:
-        """The whole of it."""
-        yield 0, len(self.text)
+    def origin(self, start: int, end: int, since: "TextView | None") -> tuple[int, int] | None:
+        """Where these letters stand in that view, of which this one is; None where one is another there."""
+        view = self
+        while view is not since:
+            if view._of is None:
+                return None
+            here, there = view._edges
+            at = bisect_right(here, start) - 1
+            if at % 2 or end > here[at + 1]:
+                return None
+            shift = there[at] - here[at]
+            start, end, view = start + shift, end + shift, view._of
+        return start, end
 
     def place(self, place: int) -> int:
         """Where the letter at this place was written."""
-        if self._of is None:
-            return place
-        here, there = self._edges
-        at = bisect_right(here, place) - 1
-        return self._of.place(place + there[at] - here[at])
+        return self.span(place, place)[0]
 
     def until(self, place: int) -> int:
         """How much of the view was written before this place; an escape around it is not."""
@@ -140,15 +131,18 @@ class TextView:
 
     def span(self, start: int, end: int) -> tuple[int, int]:
         """From where to where these letters were written; there is one at least."""
-        return (self.place(start), self._end(end)) if self._of else (start, end)
+        view = self
+        while view._of:
+            here, there = view._edges
+            at, behind = bisect_right(here, start) - 1, bisect_left(here, end)
+            start, end, view = start + there[at] - here[at], end + there[behind] - here[behind], view._of
+        return start, end
 
-    def _end(self, end: int) -> int:
-        """Where ends what was written for the letters before this place."""
-        if self._of is None:
-            return end
-        here, there = self._edges
-        at = bisect_left(here, end)
-        return self._of._end(end + there[at] - here[at])
+    def _looked_at(self, parts: list[str], letters: list[str]) -> "TextView":
+        """The same, behind this view."""
+        view = self._reading(parts, letters)
+        view.since = self
+        return view
 
     def _reading(self, parts: list[str], letters: list[str]) -> "TextView":
         """Of parts of which each second one is to be read as the next of these, each a letter or none."""
@@ -165,46 +159,47 @@ class TextView:
 
 
 def views_of(view: TextView) -> Iterator[TextView]:
-    """The view itself and as it reads decoded, again and again; each also without what is not seen.
+    """The view itself and as it reads decoded, again and again; first and last also without what is not seen.
 
     A colour parts words in one view (one before a key) and is gone in the next (one inside).
     """
-    for _ in range(_MOST_LAYERS + 1):
-        yield view
-        for seen in view.seen():
-            seen.since = view
-            yield seen
-        decoded = view.decoded()
-        if decoded is view:
-            return
-        decoded.since, view = view, decoded
+    layers = [view]
+    while len(layers) <= _MOST_LAYERS and (decoded := layers[-1].decoded()) is not layers[-1]:
+        layers.append(decoded)
+    yield view
+    if len(layers) > 1:
+        yield from view.seen()[-1:]
+        yield from layers[1:]
+    yield from layers[-1].seen()
 
 
-def in_base64(view: TextView) -> "Iterator[Base64View]":
+def in_base64(view: TextView, since: TextView | None = None) -> "Iterator[Base64View]":
     """The ASCII that stands in the view in base64, wherever in a group of it that begins.
 
-    What a view looked at before holds too is left out.
+    What stands in the view `since`, of which this one is, in the same way is left out.
     """
     found = (run.span(1) for run in _RUN.finditer(view.text) if run[1])
-    if runs := [span for span in found if view.is_new(*span)]:
-        letters = view.text.translate(_PLAIN)
-        for first in range(4):
-            begins = [start + first for start, _ in runs]
-            yield Base64View(view, begins, [letters[start + first : end] for start, end in runs])
+    if runs := [(start, end) for start, end in found if not view.origin(start - 1, end + 1, since)]:
+        yield Base64View(view, runs)
 
 
 class Base64View:
     """Runs of base64 in a view as the ASCII they say, with `NOTHING` between its pieces."""
 
-    def __init__(self, view: TextView, begins: list[int], runs: list[str]) -> None:
-        self._view, self._begins = view, begins
+    def __init__(self, view: TextView, runs: list[tuple[int, int]]) -> None:
+        self._view = view
+        self._begins = [start for start, _ in runs]
         # Each in whole groups of four letters, and one more that says no ASCII.
-        groups = [run.ljust(len(run) // 4 * 4 + 8, "/") for run in runs]
-        data = bytearray(a2b_base64("".join(groups)))
-        self._starts = [0, *accumulate(len(group) // 4 * 3 for group in groups)]
-        for start, run in zip(self._starts, runs, strict=False):
-            data[start + len(run) * 3 // 4] = 0  # in part of the run, in part of what it was filled up with
-        self.text = data.translate(_ASCII).decode()
+        groups = [view.text[start:end].ljust((end - start) // 4 * 4 + 8, "/") for start, end in runs]
+        self._starts = [0, *accumulate(map(len, groups))]
+        letters = "".join(groups).translate(_PLAIN)
+        self._bytes = len(letters) * 3 // 4
+        ends = [at + end - start for at, (start, end) in zip(self._starts, runs, strict=False)]
+        said = b"".join(_ascii(letters, self._starts, ends, first) for first in range(4))
+        pieces = [piece.span(1) for piece in _PIECE.finditer(said) if piece[1]]
+        self._pieces = [start for start, _ in pieces]
+        self._places = [0, *accumulate(end - start + 1 for start, end in pieces)]
+        self.text = "".join(f"{said[start:end].decode()}{NOTHING}" for start, end in pieces)
 
     def parts(self, lowered: str, hints: Iterable[str]) -> Iterator[tuple[int, int]]:
         """The pieces that hold a hint, each once; an empty hint is in all of them."""
@@ -215,13 +210,24 @@ class Base64View:
                 end = self.text.find(NOTHING, at)
                 found.add((self.text.rfind(NOTHING, 0, at) + 1, end))
                 at = lowered.find(hint, end + 1)
-        return (span for span in found if span[1] - span[0] >= _LEAST_ASCII_CHARS)
+        return iter(found)
 
     def span(self, start: int, end: int) -> tuple[int, int]:
         """From where to where the letters were written that say these bytes."""
-        run = bisect_right(self._starts, start) - 1
-        begin, at = self._begins[run], self._starts[run]
-        return self._view.span(begin + (start - at) * 4 // 3, begin - (-(end - at) * 4 // 3))
+        piece = bisect_right(self._places, start) - 1
+        first, byte = divmod(self._pieces[piece] + start - self._places[piece], self._bytes)
+        run = bisect_right(self._starts, first + byte * 4 // 3) - 1
+        begin = self._begins[run] - self._starts[run] + first
+        return self._view.span(begin + byte * 4 // 3, begin - (-(byte + end - start) * 4 // 3))
+
+
+def _ascii(letters: str, starts: Iterable[int], ends: Iterable[int], first: int) -> bytearray:
+    """What the groups say that begin with this letter of each run, with zeros for what is not ASCII."""
+    data = bytearray(a2b_base64(f"{letters[first:]}{'/' * first}"))
+    for start, end in zip(starts, ends, strict=False):
+        # Of these bytes a part was said by the letters before, or by what the run was filled up with.
+        data[start // 4 * 3 - 1] = data[(end - first) * 3 // 4] = 0
+    return data.translate(_ASCII)
 
 
 def last_run(text: str) -> int:

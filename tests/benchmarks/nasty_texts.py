@@ -35,6 +35,10 @@ NASTY: dict[str, str] = {
     "lines": "a\n",
     "other alphabets": "日本",
     "one letter": "a",
+    "logins among escapes": "https://a:b@" * 3 + "%252541\x1b[m",
+    "tokens among escapes": "token: ab12cdefghijklmnopq\n" * 4 + "%252541\x1b[m",
+    "base64 among escapes": "cGFzc3dvcmQ9YWIxMmNkZWZnaCA=" * 4 + "%252541\x1b[m",
+    "keys in names": "api_key" * 30 + "%252541\x1b[m",
 }
 
 ATOMS: tuple[str, ...] = (
