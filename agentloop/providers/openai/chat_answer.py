@@ -203,7 +203,7 @@ class GrowingCompletion:
 
     def given(self) -> Sequence[OutputPart]:
         """The pieces of answers of a type that came since they were last asked for."""
-        return self._calls.given()
+        return self.calls.given()
 
     def _add_chunk(self, chunk: Json) -> str:
         if not (choices := self._choices(chunk)):
