@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from agentloop import stream as stream, testing as testing, triggers as triggers, workspace as workspace
     from agentloop.approvals import Approve as Approve, Pending as Pending, Reject as Reject
     from agentloop.approvals import Respond as Respond
-    from agentloop.background import Background as Background
+    from agentloop.toolsets import Background as Background
     from agentloop.callbacks import Callbacks as Callbacks, Deny as Deny, Focus as Focus
     from agentloop.callbacks import Replace as Replace, Veto as Veto
     from agentloop.callbacks import Work as Work, WorkOutcome as WorkOutcome
@@ -32,34 +32,33 @@ if TYPE_CHECKING:
     from agentloop.media import File as File, Image as Image
     from agentloop.messages import Message as Message, SeenMessage as SeenMessage
     from agentloop.messages import ToolCall as ToolCall, Usage as Usage
-    from agentloop.retry import RetryPolicy as RetryPolicy
+    from agentloop.models import RetryPolicy as RetryPolicy
     from agentloop.models import Answer as Answer, ChatModel as ChatModel, ModelRequest as ModelRequest
     from agentloop.models import Price as Price, Retry as Retry, TextPart as TextPart
     from agentloop.providers.offline import OfflineModel as OfflineModel
     from agentloop.providers.openai import OpenAIChat as OpenAIChat, OpenAIResponses as OpenAIResponses
-    from agentloop.recall import recall_tools as recall_tools
+    from agentloop.toolsets import recall_tools as recall_tools
     from agentloop.redaction import Redact as Redact, Secrets as Secrets
     from agentloop.results import CompactionPreview as CompactionPreview, RunResult as RunResult
     from agentloop.rules import Rules as Rules
     from agentloop.run import Agent as Agent, Limits as Limits, Native as Native
     from agentloop.runner import Runner as Runner
     from agentloop.sessions import Leases as Leases
-    from agentloop.skills import Skills as Skills
+    from agentloop.toolsets import Skills as Skills
     from agentloop.strategies import MicroCompact as MicroCompact
     from agentloop.stream import CompactionRequest as CompactionRequest, CompactionResult as CompactionResult
     from agentloop.sync import SyncRunner as SyncRunner
-    from agentloop.task_board import Task as Task, TaskBoard as TaskBoard
+    from agentloop.toolsets import Task as Task, TaskBoard as TaskBoard
     from agentloop.team import Letter as Letter, Team as Team
     from agentloop.tools import RunContext as RunContext, Tool as Tool, ToolRegistry as ToolRegistry
-    from agentloop.todo import Todo as Todo
+    from agentloop.toolsets import Todo as Todo
     from agentloop.tools import ToolSet as ToolSet, tool as tool
-    from agentloop.worktrees import Worktrees as Worktrees
+    from agentloop.toolsets import Worktrees as Worktrees
 else:
     __all__, __getattr__, __dir__ = loaded_later(
         __name__,
         {
             "approvals": "Approve Pending Reject Respond",
-            "background": "Background",
             "callbacks": "Callbacks Deny Focus Replace Veto Work WorkOutcome",
             "compaction": "Compaction compact_messages compact_messages_async",
             "errors": "AgentLoopError BadAnswerError ConflictError ContextOverflowError ContextTooLongError "
@@ -68,11 +67,9 @@ else:
             "events": "EventFilter",
             "media": "File Image",
             "messages": "Message SeenMessage ToolCall Usage",
-            "retry": "RetryPolicy",
-            "models": "Answer ChatModel ModelRequest Price Retry TextPart",
+            "models": "Answer ChatModel ModelRequest Price Retry RetryPolicy TextPart",
             "providers.offline": "OfflineModel",
             "providers.openai": "OpenAIChat OpenAIResponses",
-            "recall": "recall_tools",
             "redaction": "Redact Secrets",
             "results": "CompactionPreview RunResult",
             "rules": "Rules",
@@ -82,12 +79,9 @@ else:
             "strategies": "MicroCompact",
             "stream": "CompactionRequest CompactionResult",
             "sync": "SyncRunner",
-            "skills": "Skills",
-            "task_board": "Task TaskBoard",
             "team": "Letter Team",
-            "todo": "Todo",
+            "toolsets": "Background Skills Task TaskBoard Todo Worktrees recall_tools",
             "tools": "RunContext Tool ToolRegistry ToolSet tool",
-            "worktrees": "Worktrees",
         },
         submodules="compaction stores strategies stream testing triggers workspace",
     )

@@ -17,8 +17,7 @@ from agentloop._plumbing.to_text import strict
 from agentloop.callbacks import CallbackList, Callbacks, Work, WorkOutcome
 from agentloop.events import ModelCalled
 from agentloop.messages import ToolCall
-from agentloop.model_call import OnPart, call_model
-from agentloop.models import Answer, ChatModel, ModelRequest, PassingPart, Retry
+from agentloop.models import Answer, ChatModel, ModelRequest, OnPart, PassingPart, Retry, call_model
 from agentloop.stream import (
     AnyStreamEvent,
     CallbackFailed,

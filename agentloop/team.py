@@ -41,7 +41,8 @@ from agentloop.runner import Runner
 from agentloop.sessions import Leases, ValueLog, is_dead
 from agentloop.stores import open_store
 from agentloop.stores.base import GrantsLeases, SessionStore, TellsLeases, branch_id, checked_session_id
-from agentloop.task_board import (
+from agentloop.tools import RunContext, Tool, ToolSet, tool_of
+from agentloop.toolsets import (
     MOST_TEXT_CHARS,
     MemberBoard,
     Task,
@@ -53,7 +54,6 @@ from agentloop.task_board import (
     told,
     waits_for,
 )
-from agentloop.tools import RunContext, Tool, ToolSet, tool_of
 
 Kind: TypeAlias = Literal["message", "plan", "shutdown", "answer", "stop"]
 ASKED = ("plan", "shutdown")

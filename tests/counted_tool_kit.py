@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from agentloop import Agent, Runner, tool
-from agentloop.models import ChatModel
-from agentloop.retry import RetryPolicy
+from agentloop.models import ChatModel, RetryPolicy
 from agentloop.stores import InMemoryStore
 from agentloop.stream import AnyStreamEvent, MessageAdded, Retrying, TextDelta
 from tests.server_kit import Waits, chat

@@ -10,20 +10,19 @@ from random import Random
 from types import MappingProxyType
 from typing import Any
 
-from agentloop.background import Background
 from agentloop.callbacks import Callbacks
 from agentloop.compaction import Compaction, CompactionResult
 from agentloop.context import count_message, counter_for
 from agentloop.events import Cleared, Compacted, MessageRecord, Record, Restored
+from agentloop.models import RetryPolicy
 from agentloop.providers.openai import OpenAIChat, OpenAIResponses
 from agentloop.results import RunResult
-from agentloop.retry import RetryPolicy
 from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.stores import open_store
 from agentloop.stores.base import SessionStore
 from agentloop.stream import CompactionEnded, ResultsCleared, RunEnded, StreamEvent
-from agentloop.todo import Todo
+from agentloop.toolsets import Background, Todo
 from tests.fuzz_application import Application
 from tests.fuzz_brain import FuzzedServer, Seen
 from tests.fuzz_faults import DyingStore, OddCallback

@@ -12,8 +12,8 @@ from agentloop.context import count_message, counter_for
 from agentloop.errors import ContextOverflowError
 from agentloop.events import MessageRecord
 from agentloop.messages import Message, ToolCall
+from agentloop.models import RetryPolicy
 from agentloop.providers.openai import OpenAIChat
-from agentloop.retry import RetryPolicy
 from agentloop.run import Agent
 from agentloop.runner import Runner
 from tests.strict_bodies import Body

@@ -6,11 +6,10 @@ from typing import Any
 
 from agentloop.context import wire_messages
 from agentloop.messages import Message
-from agentloop.models import Answer, ModelRequest
+from agentloop.models import Answer, ModelRequest, RetryPolicy
 from agentloop.providers.openai import OpenAIResponses
 from agentloop.providers.openai.items import inputs_of
 from agentloop.providers.openai.responses_answer import whole
-from agentloop.retry import RetryPolicy
 from tests.server_kit import LOOK, Waits
 from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from agentloop.errors import ModelError
-from agentloop.models import Answer, ChatModel, ModelPart, ModelRequest, TextPart
+from agentloop.models import Answer, ChatModel, ModelPart, ModelRequest, RetryPolicy, TextPart
 from agentloop.providers.openai import OpenAIChat
-from agentloop.retry import RetryPolicy
 from tests.strict_provider import StrictProvider
 from tests.strict_replies import Raw
 

@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from agentloop.errors import BadAnswerError, ContextTooLongError, ModelError, ModelRefusedError
-from agentloop.models import ModelRequest
+from agentloop.models import ModelRequest, RetryPolicy
 from agentloop.providers.openai import OpenAIChat, OpenAIResponses
 from agentloop.providers.openai.fields import MOST_NESTED, codes_in, locations_in, said, texts_in
-from agentloop.retry import RetryPolicy
 from tests.strict_provider import StrictProvider
 from tests.strict_replies import Answered, Fault, Raw
 

@@ -11,8 +11,8 @@ from agentloop.compaction import Compaction
 from agentloop.errors import ContextOverflowError
 from agentloop.events import MessageRecord
 from agentloop.messages import Message
+from agentloop.models import RetryPolicy
 from agentloop.providers.openai import OpenAIChat
-from agentloop.retry import RetryPolicy
 from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.strategies import (

@@ -22,11 +22,10 @@ from agentloop.errors import (
     UsageError,
 )
 from agentloop.messages import Message, Usage
-from agentloop.models import Answer, ChatModel, ModelRequest, Retry, TextPart
+from agentloop.models import Answer, ChatModel, ModelRequest, Retry, RetryPolicy, TextPart
 from agentloop.providers.openai import OpenAIChat
 from agentloop.providers.openai.chat_answer import GrowingCompletion
 from agentloop.providers.openai.sse import streamed
-from agentloop.retry import RetryPolicy
 from tests.server_kit import LOOK, Waits, answer_of, bytewise, chat, error_of, parts_of, pieces_of, saying
 from tests.strict_bodies import Body
 from tests.strict_overflows import OVERFLOWS

@@ -18,12 +18,12 @@ from agentloop.durable.orders import Order
 from agentloop.durable.workflow import Workflow
 from agentloop.errors import ToolDefinitionError, UsageError
 from agentloop.events import Compacted, Described, Event, ModelCalled
-from agentloop.recall import RECALL_TOOLS
 from agentloop.run import Limits
 from agentloop.runner import config_of
 from agentloop.stores import InMemoryStore, SessionStore, SQLiteStore
 from agentloop.testing import ScriptedModel, calls
 from agentloop.tools import RunContext
+from agentloop.toolsets import RECALL_TOOLS
 from tests.kit import added, assert_valid
 from tests.store_kit import CountingStore, LogAlone
 

@@ -19,11 +19,10 @@ from agentloop.errors import (
 )
 from agentloop.events import MessageRecord
 from agentloop.messages import Usage
-from agentloop.models import Answer, Retry
+from agentloop.models import Answer, Retry, RetryPolicy
 from agentloop.providers.openai.items import inputs_of
 from agentloop.providers.openai.responses_answer import GrowingResponse, whole
 from agentloop.providers.openai.sse import ServerSaidError, streamed
-from agentloop.retry import RetryPolicy
 from tests.responses_kit import (
     OUTPUTS,
     call_item,

@@ -10,10 +10,9 @@ from agentloop.codec import encode
 from agentloop.errors import BadAnswerError
 from agentloop.events import MessageRecord
 from agentloop.messages import Message, Usage
-from agentloop.models import Answer, Retry, TextPart
+from agentloop.models import Answer, Retry, RetryPolicy, TextPart
 from agentloop.providers.openai.responses_answer import GrowingResponse
 from agentloop.providers.openai.sse import streamed
-from agentloop.retry import RetryPolicy
 from tests.responses_kit import (
     OUTPUTS,
     SEARCH,

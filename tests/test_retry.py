@@ -20,8 +20,7 @@ from agentloop.compaction import Compaction
 from agentloop.errors import ModelRefusedError, ModelUnavailableError
 from agentloop.events import Compacted, MessageRecord
 from agentloop.messages import Message
-from agentloop.models import ModelRequest
-from agentloop.retry import RetryPolicy, come_back
+from agentloop.models import ModelRequest, RetryPolicy, come_back
 from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.stream import CompactionResult, Retrying, StreamEvent, TextDelta

@@ -10,10 +10,10 @@ from agentloop import Agent, Compaction, Message, Skills, SyncRunner, ToolSet
 from agentloop.errors import ModelUnavailableError, RetryTool, UsageError
 from agentloop.models import ModelRequest
 from agentloop.prompts import KEPT_IN_SIGHT
-from agentloop.skills import MOST_LISTED_CHARS
 from agentloop.stores import SQLiteStore
 from agentloop.strategies import KeepRecentTurns
 from agentloop.testing import ScriptedModel, calls
+from agentloop.toolsets import MOST_LISTED_CHARS
 from tests.kit import assert_valid
 
 TWO_TURNS = Compaction(strategy=KeepRecentTurns(1), tool=False)

@@ -17,8 +17,7 @@ from agentloop.context import Budget, Context, Entry, count_message, count_reque
 from agentloop.errors import BadAnswerError, ContextTooLongError, SummaryRefusedError
 from agentloop.events import ModelCalled
 from agentloop.messages import Message, ToolCall
-from agentloop.model_call import call_model
-from agentloop.models import Answer, ModelRequest, Retry, TextPart
+from agentloop.models import Answer, ModelRequest, Retry, TextPart, call_model
 from agentloop.prompts import SUMMARY_RECORD, SUMMARY_SYSTEM, summary_message
 from agentloop.providers.offline import OfflineModel
 from agentloop.strategies import DropAgentItems, DropOldest, LastLines, MarkOldResults, Summary

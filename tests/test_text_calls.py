@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from agentloop import Agent, Limits, Runner, tool
 from agentloop.messages import Message
+from agentloop.models import TextCalls, faults_in, faulty_as_text, with_calls
 from agentloop.testing import ScriptedModel
-from agentloop.text_calls import TextCalls, faults_in, faulty_as_text, with_calls
 from tests.counted_tool_kit import ran, runner_of, watched_texts
 from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider

@@ -12,7 +12,6 @@ import click
 from agentloop._plumbing.strict_json import strict_value
 from agentloop._plumbing.truncate import beginning
 from agentloop.approvals import Answers, ApprovalReply, Approve, Pending, Reject, Respond
-from agentloop.background import CHECK, RUN_IN_BACKGROUND, STOP
 from agentloop.cli.answer_writers import json_line
 from agentloop.cli.options import AGENT, BUSY, COMPACTION, LIMITS, MODEL, OUTPUT, STORE, options
 from agentloop.cli.progress import pending_text
@@ -33,9 +32,8 @@ from agentloop.events import ApprovalAsked, RunEndRecord
 from agentloop.redaction import redacted
 from agentloop.run import check_known, waiting_in
 from agentloop.sessions import Sessions, branch_in
-from agentloop.skills import READ_SKILL
 from agentloop.stores import SessionInfo
-from agentloop.todo import TODO_READ, TODO_WRITE
+from agentloop.toolsets import CHECK, READ_SKILL, RUN_IN_BACKGROUND, STOP, TODO_READ, TODO_WRITE
 
 _MOST_SESSIONS = 1_000
 _TAIL_RECORDS = 20

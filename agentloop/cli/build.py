@@ -24,7 +24,6 @@ from agentloop._plumbing.strict_json import strict_value
 from agentloop._plumbing.to_text import raised_at
 from agentloop._plumbing.truncate import few, head
 from agentloop.approvals import Approver
-from agentloop.background import Background
 from agentloop.callbacks import Callbacks, checked_callbacks
 from agentloop.cli.files import text_of
 from agentloop.cli.mcp import unused_notice, with_mcp
@@ -43,8 +42,8 @@ from agentloop.runner import Runner
 from agentloop.sessions import Leases, describe
 from agentloop.stores import open_store
 from agentloop.stores.base import Lease
-from agentloop.todo import Todo
 from agentloop.tools import Tool, ToolSet, is_tool
+from agentloop.toolsets import Background, Todo
 from agentloop.triggers import WindowFraction
 from agentloop.workspace import workspace_tools
 

@@ -35,8 +35,8 @@ from agentloop.redaction import (
 from agentloop.rules import Rules
 from agentloop.run import MOST_STEPS, Limits
 from agentloop.sessions import WhenBusy
-from agentloop.skills import Skills
 from agentloop.stores.base import checked_owner
+from agentloop.toolsets import Skills
 
 T = TypeVar("T")
 APIS = ("chat", "responses")

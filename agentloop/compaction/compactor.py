@@ -67,8 +67,7 @@ from agentloop.errors import (
 )
 from agentloop.events import Compacted, ModelCalled, NotCompacted, Record
 from agentloop.messages import Message
-from agentloop.model_call import used_by
-from agentloop.models import ChatModel
+from agentloop.models import ChatModel, used_by
 from agentloop.prompts import pinned_message
 from agentloop.sessions import Rebase, Session, SessionMedia, append_rebased, grow, rebase_any, save
 from agentloop.strategies import Computed, Digest, OnFailure, Summary

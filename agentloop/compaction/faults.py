@@ -12,9 +12,8 @@ from itertools import chain
 from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.strict_json import list_or_object
 from agentloop.context import Context, Entry, TokenCounter, identifiers, prose_of, record_in
-from agentloop.models import CUT_SHORT
+from agentloop.models import CUT_SHORT, is_call
 from agentloop.prompts import summary_message
-from agentloop.text_calls import is_call
 
 SHORT_CHARS = 300
 """Texts up to this length are looked at for words that errors and refusals begin with."""

@@ -31,8 +31,7 @@ from agentloop.emitter import Emitter, Hides, Sink
 from agentloop.errors import ConflictError, TakenOverError
 from agentloop.events import Compacted, MessageRecord, ModelCalled, Record
 from agentloop.messages import ToolCall, Usage
-from agentloop.model_call import used_by
-from agentloop.models import Answer
+from agentloop.models import Answer, used_by
 from agentloop.run import (
     Limits,
     Run,

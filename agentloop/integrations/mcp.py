@@ -29,9 +29,9 @@ from agentloop.compaction import COMPACT
 from agentloop.errors import ToolDefinitionError, UsageError
 from agentloop.integrations.mcp_config import McpServer, Source, servers_in
 from agentloop.prompts import FINAL_ANSWER, INTERRUPTED
-from agentloop.recall import RECALL_TOOLS
 from agentloop.redaction import without_secrets
 from agentloop.tools import RunContext, Tool, ToolAnswer, ToolSet
+from agentloop.toolsets import RECALL_TOOLS
 from agentloop.workspace import ending, kill_marked, new_mark, under_mark
 
 try:

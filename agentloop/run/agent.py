@@ -12,10 +12,10 @@ from agentloop.errors import ToolDefinitionError, UsageError
 from agentloop.events import RunSetup
 from agentloop.messages import Json
 from agentloop.models import ChatModel, TellsSetup, check_model
-from agentloop.recall import RECALL_TOOLS
 from agentloop.results import Output_co
 from agentloop.run.limits import MOST_STEPS, Limits
 from agentloop.tools import RunContext, Tool, ToolAnswer, ToolRegistry, ToolSet
+from agentloop.toolsets import RECALL_TOOLS
 from agentloop.triggers import WindowFraction
 
 if TYPE_CHECKING:

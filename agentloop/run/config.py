@@ -17,13 +17,13 @@ from agentloop.errors import UsageError
 from agentloop.media import File, Image
 from agentloop.messages import Json, Message
 from agentloop.models import AsksWindow
-from agentloop.recall import recall_tools
 from agentloop.rules import Rules
 from agentloop.run.agent import Agent, SubAgent
 from agentloop.run.limits import Limits, Spending
 from agentloop.run.state import KeepsContext, Run, always_lapsed
 from agentloop.sessions import Holder, Rebase, Sessions, rebase_beside
 from agentloop.tools import ToolAnswer, ToolRegistry
+from agentloop.toolsets import recall_tools
 
 NewKeeper: TypeAlias = Callable[["RunConfig", Emitter, Budget, Rebase], KeepsContext]
 """Makes what keeps a run's requests inside this budget, shown by that emitter."""

@@ -12,8 +12,7 @@ from agentloop._plumbing.checks import finite_above_zero_or_none, whole_or_none
 from agentloop.context import TokenCounter, count_message
 from agentloop.errors import UsageError
 from agentloop.messages import ToolCall, Usage
-from agentloop.model_call import Used
-from agentloop.models import Answer, ChatModel, Priced
+from agentloop.models import Answer, ChatModel, Priced, Used
 from agentloop.stream import CompactionResult, LimitName
 
 MOST_STEPS = 200

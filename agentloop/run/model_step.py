@@ -9,13 +9,23 @@ from agentloop.context import overflow_error, says_nothing
 from agentloop.errors import BadAnswerError, ContextTooLongError, OutputError, SpoiltAnswerError
 from agentloop.events import ModelCalled
 from agentloop.messages import Message
-from agentloop.model_call import OnPart
-from agentloop.models import CUT_SHORT, Answer, ModelRequest, PassingPart, Retry, TextPart
+from agentloop.models import (
+    CUT_SHORT,
+    Answer,
+    ModelRequest,
+    OnPart,
+    PassingPart,
+    Retry,
+    TextCalls,
+    TextPart,
+    faults_in,
+    faulty_as_text,
+    with_calls,
+)
 from agentloop.prompts import NOT_RUN, TOO_MANY_CALLS, fault_of_answer, is_told_of_text_calls
 from agentloop.run.state import Run
 from agentloop.sessions import Session
 from agentloop.stream import OutputDelta, TextDelta
-from agentloop.text_calls import TextCalls, faults_in, faulty_as_text, with_calls
 
 SMALLER_TRIES = 2
 """So often a request that the server found too long is made smaller and sent again."""

@@ -32,7 +32,7 @@ from agentloop.errors import (
 )
 from agentloop.events import RunSetup
 from agentloop.messages import Usage
-from agentloop.models import Answer, ModelPart, ModelRequest, Price, TextPart
+from agentloop.models import Answer, ModelPart, ModelRequest, Price, RetryPolicy, TextPart
 from agentloop.models import price as published_price
 from agentloop.providers.openai.connections import LoopClients, unpacked
 from agentloop.providers.openai.dialect import BodyChange, Dialect
@@ -49,7 +49,6 @@ from agentloop.providers.openai.refusals import Refusal, refuses_tools
 from agentloop.providers.openai.server import Server, ServerChoice, is_loopback, place_of
 from agentloop.providers.openai.sse import GrowingAnswer, begins_events, opening, streamed
 from agentloop.providers.openai.window import ModelWindow
-from agentloop.retry import RetryPolicy
 
 Body: TypeAlias = Mapping[str, Any]
 Response: TypeAlias = AsyncAPIResponse[Any]

@@ -19,7 +19,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wai
 
 from agentloop._plumbing.checks import above_zero, at_least, called, shown, whole
 from agentloop.errors import ModelError, ModelUnavailableError, UsageError
-from agentloop.models import ModelPart, Retry
+from agentloop.models.model import ModelPart, Retry
 
 Attempt: TypeAlias = Callable[[], AsyncGenerator[ModelPart, None]]
 

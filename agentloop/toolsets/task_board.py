@@ -53,8 +53,8 @@ from agentloop.prompts import (
 )
 from agentloop.sessions import ValueLog
 from agentloop.stores.base import LAST_MOMENT, SessionStore, branch_id
-from agentloop.todo import MARKS
 from agentloop.tools import RunContext, Tool, ToolSet, tool_of
+from agentloop.toolsets.todo import MARKS
 
 T = TypeVar("T")
 TaskStatus: TypeAlias = Literal["pending", "in_progress", "completed"]

@@ -11,7 +11,7 @@ from agentloop._plumbing.checks import is_kept_number, is_kept_whole
 from agentloop.errors import BadAnswerError
 from agentloop.events import ModelCalled
 from agentloop.messages import MOST_REPORTED_TOKENS, Usage
-from agentloop.models import Answer, ChatModel, ModelRequest, PassingPart
+from agentloop.models.model import Answer, ChatModel, ModelRequest, PassingPart
 
 OnPart = Callable[[PassingPart], Awaitable[None]]
 
