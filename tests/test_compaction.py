@@ -20,7 +20,15 @@ from agentloop.errors import (
     ModelRefusedError,
     StoreError,
 )
-from agentloop.events import Cleared, Compacted, EventFilter, MessageRecord, ModelCalled, NotCompacted
+from agentloop.events import (
+    Cleared,
+    Compacted,
+    EventFilter,
+    MessageRecord,
+    ModelCalled,
+    NotCompacted,
+    Record,
+)
 from agentloop.messages import Message, ToolCall
 from agentloop.models import Answer, ModelRequest
 from agentloop.run import Agent
@@ -614,6 +622,19 @@ def test_what_is_computed_may_take_a_larger_share_of_a_small_window(
     assert plan is not None
     assert longest_summary(plan, context, budget, 0.25) == summary
     assert longest_record(plan, context, budget, 0.25) == record
+
+
+def test_a_record_that_is_computed_again_keeps_its_room_beside_little_that_is_new() -> None:
+    said = [Message.user("Look at it."), *(Message.assistant(f"Part {at}.") for at in range(4))]
+    before = context_of(*said, tokens=100)
+    compacted = Compacted(covers=((2, 3),), replacement="x", at=4, tokens=1_000, made="digest")
+    context = before.add(Record(seq=before.length + 1, event=compacted))
+    occasion = Occasion(reason="threshold", why="it is full")
+    budget = Budget(window=4_000, fixed=0, model="m", max_output_tokens=500)
+    plan = strategy_plan(KeepRecentFraction(0.05), context, budget, occasion)
+    assert plan is not None
+    assert (plan.tokens, plan.gain) == (1_100, 100)
+    assert longest_record(plan, context, budget, 0.25) == 1_080
 
 
 @pytest.mark.parametrize("keeps", [True, False])

@@ -255,6 +255,26 @@ def test_a_short_message_is_kept_whole() -> None:
     assert pair in record([U("Begin."), *talk[:60], U(pair), *talk[60:]], most=120)
 
 
+def test_of_a_short_message_each_sentence_that_speaks_for_itself_is_weighed_alone() -> None:
+    light = "The amber panel of the second hall was built by the crew of Emre Demir and Fenna Okafor."
+    said = [U("Let us plan."), U(f"We ship it as falcon-38 for Dagny Tanaka. {light}")]
+    said += [U(f"Never touch module_{at}7 there.") for at in range(40)]
+    text = record([part for one in said for part in (one, A("Yes."))], most=460)
+    assert "We ship it as falcon-38 for Dagny Tanaka." in text
+    assert light not in text
+
+
+def test_a_value_in_doubt_comes_after_those_that_hold() -> None:
+    older, newer = "Our garnet budget is 8204 euros.", "Finance cut the budget for garnet to 58365 euros."
+    parts = ("parser", "lexer", "loader", "writer", "planner")
+    held = [U(f"For the {part} of the second hall we ordered {part}_71 in the spring.") for part in parts]
+    said = [U("Let us plan."), U(older), *held, U(newer)]
+    text = record([part for one in said for part in (one, A("Yes."))], most=120)
+    assert all(f"{part}_71" in text for part in parts)
+    assert "58365" in text
+    assert "8204" not in text
+
+
 def test_who_does_what_outlives_what_was_asked_for_next() -> None:
     parts = ["parser", "lexer", "loader", "writer", "planner", "cache", "router", "mailer", "ledger", "index"]
     asked = [f"Walk through the {part} with me and tell me what you see." for part in parts]

@@ -151,3 +151,12 @@ def test_a_share_kept_from_a_turn_start_begins_at_a_users_message() -> None:
     assert covered(context, KeepRecentFraction(0.5, at="turn")) == [2, 3, 4]
     inside = said("uaaaaaaa")
     assert covered(inside, KeepRecentFraction(0.3, at="turn")) == covered(inside, KeepRecentFraction(0.3))
+
+
+def test_the_tail_leaves_room_for_the_first_record() -> None:
+    context = said("uauauauauaua", *(500 for _ in range(12)))
+    budget = replace(BUDGET, threshold=5_600, record=3_100)
+    assert covered(context, KeepRecentFraction(0.5)) == [2, 3, 4, 5, 6, 7, 8]
+    assert covered(context, KeepRecentFraction(0.5), budget) == [2, 3, 4, 5, 6, 7, 8, 9]
+    later = summed_up(context, 2, 3, tokens=100)
+    assert covered(later, KeepRecentFraction(0.5), budget) == covered(later, KeepRecentFraction(0.5))

@@ -398,8 +398,17 @@ async def test_the_record_stands_below_the_prose_and_the_model_is_told(most: int
     written_prose, line, record = result.text.partition(f"\n\n{SUMMARY_RECORD}\n")
     assert written_prose.startswith("Each src/part_19.py was opened.")
     assert bool(line) == bool(most)
-    assert COUNTER(record) <= most
-    assert (f"Stands below: {record}\n\n" in material(questions(model)[0])) == bool(most)
+    assert COUNTER(result.text) <= 400 + most
+    told = material(questions(model)[0]).partition("Stands below: ")[2].partition("\n\n")[0]
+    assert bool(told) == bool(most)
+    assert record.startswith(told)
+
+
+async def test_a_line_of_the_record_is_not_said_again_above_it() -> None:
+    said = "Each src/part_19.py was opened."
+    model = ScriptedModel([], summary=f"src/part_0.py src/part_1.py\n{said}\n{SUMMARY_RECORD}")
+    result = await written(summariser(model, window=8_000, **beside(100)), NAMED)
+    assert result.text.startswith(f"{said}\n\n{SUMMARY_RECORD}\nsrc/part_0.py src/part_1.py ")
 
 
 async def test_l17_a_request_that_alone_is_larger_than_the_window_is_not_sent() -> None:

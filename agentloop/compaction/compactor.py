@@ -85,7 +85,7 @@ from agentloop.tools import ToolSet, text_from
 LengthOf: TypeAlias = Callable[[Plan, Context, Budget, float], int]
 """How long what stands instead may be, by the share of the window that a summary takes at most."""
 
-BESIDE_SHARE, MOST_BESIDE = 1 / 3, 0.8
+BESIDE_SHARE, MOST_BESIDE = 1 / 3, 0.9
 """The record beside a model's prose may take this share of the longest summary; in a small window more, up to
 the most, so that a model's summary keeps no less than a digest."""
 

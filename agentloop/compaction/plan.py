@@ -50,7 +50,8 @@ AROUND_SUMMARY = 150
 """Tokens of the words around a summary, rounded up."""
 
 SHARE_OF_COVERED = 0.8
-"""What is computed takes at most this share of what it stands for, so that something is gained."""
+"""What is computed takes at most this share of what it newly stands for, and what earlier records took: so
+something is gained."""
 
 SHARE_OF_ROOM = 0.8
 """A summary takes at most this share of what the kept part leaves: the conversation is to go on."""
@@ -393,9 +394,13 @@ def longest_summary(plan: Plan, context: Context, budget: Budget, share: float) 
 
 def longest_record(plan: Plan, context: Context, budget: Budget, share: float) -> int:
     """The longest record that is computed: a larger share of a small window than a summary takes."""
-    least = min(LEAST_RECORD / budget.window, MOST_OF_WINDOW)
-    longest = longest_summary(plan, context, budget, max(share, least))
-    return max(LEAST_SUMMARY_TOKENS, min(longest, int(SHARE_OF_COVERED * plan.tokens)))
+    longest = longest_summary(plan, context, budget, _share_of_record(budget, share))
+    earlier = plan.tokens - plan.gain
+    return max(LEAST_SUMMARY_TOKENS, min(longest, earlier + int(SHARE_OF_COVERED * plan.gain)))
+
+
+def _share_of_record(budget: Budget, share: float) -> float:
+    return max(share, min(LEAST_RECORD / budget.window, MOST_OF_WINDOW))
 
 
 def room_below(plan: Plan, context: Context, budget: Budget, *, pinned: str) -> int | None:
@@ -410,8 +415,12 @@ def room_below(plan: Plan, context: Context, budget: Budget, *, pinned: str) -> 
 
 
 def with_threshold(policy: Compaction, budget: Budget) -> Budget:
-    """The budget with the place where the trigger fires: compaction must get below it."""
-    return replace(budget, threshold=threshold_of(policy.trigger, budget) if policy.trigger else None)
+    """The budget with the place where the trigger fires: compaction must get below it, record and all."""
+    return replace(
+        budget,
+        threshold=threshold_of(policy.trigger, budget) if policy.trigger else None,
+        record=int(budget.window * _share_of_record(budget, policy.summary_share)),
+    )
 
 
 def fired_by(trigger: Trigger | None, context: Context, budget: Budget) -> Fired | None:

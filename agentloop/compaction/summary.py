@@ -99,11 +99,8 @@ LINE_OVERHEAD = 8
 LEAST_BESIDE = 20
 """Below so many tokens no record stands beside the prose."""
 
-TOLD_SHARE = 1 / 3
+TOLD_SHARE = 1 / 5
 """The model is told of this share of the longest summary of the record; a prose in doubt takes no more."""
-
-MUCH_MORE = 1.5
-"""The record takes what the prose leaves where that is so much more than the prose was told of."""
 
 WORDS_PER_TOKEN = 0.6
 """Below the 0.75 that OpenAI's documentation gives for English, so that the cap holds elsewhere too."""
@@ -366,21 +363,28 @@ class Summariser:
         return speaks_of(prose, (*self.covered, *self.reads), beside=asked)
 
     async def _with_record(self, prose: str) -> str:
-        """The prose, and below it the record that the model was told of, or a longer one.
+        """The prose without lines that stand in the record below it, which takes what the prose leaves.
 
         Names and numbers that the prose says are not said again. The whole keeps to the longest summary, and
-        to most of what it stands for. Of a prose in doubt only a part stays.
+        to most of what it newly stands for. Of a prose in doubt only a part stays.
         """
-        prose = "\n".join(line for line in prose.split("\n") if line != SUMMARY_RECORD)
+        record = [SUMMARY_RECORD, *(await self._record(self.beside_tokens)).split("\n")]
+        lines = (line for line in prose.split("\n") if not _stands_in(line, record))
+        prose = "\n".join(lines).strip() or prose
         if self.beside_tokens >= LEAST_BESIDE and not await in_thread(self._is_told, prose):
             prose = fitted(prose, max_tokens=self._told_tokens, counter=self._counter)
         line = f"{BETWEEN}{SUMMARY_RECORD}\n"
-        to_gain = int((1 - SHARE_OF_COVERED) * sum(entry.tokens for entry in self.covered))
+        new = sum(entry.tokens for entry in self.covered if entry.kind != "summary")
+        to_gain = int((1 - SHARE_OF_COVERED) * new)
         saved = room_left(prose, self.covered, self._counter) - to_gain
         most = min(saved, self.whole_tokens - self._counter(prose)) - self._counter(line) - LINE_OVERHEAD
-        told = most < MUCH_MORE * self.beside_tokens
-        below = await self._record(min(most, self.beside_tokens) if told else most, prose)
+        below = await self._record(most, prose)
         return f"{prose}{line}{below}" if below else prose
+
+
+def _stands_in(line: str, record: Sequence[str]) -> bool:
+    """Whether a line says something, and is one of the record's or the beginning of one."""
+    return bool(line.strip()) and any(one.startswith(line) for one in record)
 
 
 def summary_budget(model: ChatModel, agent: Budget, *, longest: int, learnt: int | None = None) -> Budget:

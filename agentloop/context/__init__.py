@@ -9,7 +9,7 @@ from agentloop.context.exchanges import Unit, clamped, covered_ranges, hold_news
 from agentloop.context.exchanges import next_turn_start, safe_cover, turns_of, units_of
 from agentloop.context.guard import AUTOMATIC, Guard
 from agentloop.context.pairing import ACKNOWLEDGED, SYSTEM_ROLES, TOLD_TO_GO_ON, FillerTokens, answers
-from agentloop.context.pairing import newest_exchange, results_of, says_nothing
+from agentloop.context.pairing import WaitingCalls, newest_exchange, results_of, says_nothing
 from agentloop.context.parts import chat_messages, for_chat, stub
 from agentloop.context.rendering import MOST_CHARS, IdentifierKind, Labelled, counted, earlier_record
 from agentloop.context.rendering import identifiers, is_bare, kind_of, kinds, missing, named_values, parse

@@ -55,7 +55,8 @@ class Budget:
     `window` is the most tokens the model takes, answer included; `fixed` the size of instructions, tool
     schemas and overhead, by our own count. `model` names whose reports sizes rest on; `least_ratio` is the
     provider's count over ours that an overflow has proved. `counter` counts our own tokens; `threshold` is
-    where the trigger fires, in tokens, where it has such a place. `lowered_reserve` is kept free for the
+    where the trigger fires, in tokens, where it has such a place, and `record` what stands instead
+    takes at most. `lowered_reserve` is kept free for the
     answer where that is less, once the server refused what would fit with a shorter answer: it counts the
     longest one in, and each request asks for what is left. `doubt` is kept free beside that. `answered` is
     the largest request that was ever answered, by our own count; `cuts` is what the reports of those answered
@@ -71,6 +72,7 @@ class Budget:
     least_ratio: float = 1.0
     counter: TokenCounter = field(default=estimate_tokens, compare=False)
     threshold: int | None = None
+    record: int = 0
     lowered_reserve: int | None = None
     doubt: int = 0
     answered: int = field(default=0, compare=False)

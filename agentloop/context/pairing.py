@@ -29,24 +29,46 @@ from agentloop.prompts import (
 def answers(messages: Sequence[Message]) -> dict[int, list[int | None]]:
     """The places of the results of each message with calls, in call order; None where there is none.
 
-    A result answers the newest message before it with a call by its id that still waits, wherever it stands;
-    of calls in one message that share an id the first gets the first result. What is left over answers
-    nothing: it repeats another, or its call is not there, or not before it.
+    A result answers as `WaitingCalls` says. What is left over answers nothing: it repeats another, or its
+    call is not there, or not before it.
     """
     found: dict[int, list[int | None]] = {}
-    waiting: dict[str, list[deque[tuple[int, int]]]] = {}
+    waiting = WaitingCalls()
     for at, message in enumerate(messages):
         if message.role == "tool":
-            if batches := waiting.get(message.tool_call_id or ""):
-                asking, number = batches[-1].popleft()
+            if answered := waiting.answered_by(message):
+                asking, number = answered
                 found[asking][number] = at
-                if not batches[-1]:
-                    batches.pop()
         elif message.role == "assistant" and message.tool_calls:
             found[at] = [None] * len(message.tool_calls)
-            for call_id, numbers in _by_id(message).items():
-                waiting.setdefault(call_id, []).append(deque((at, number) for number in numbers))
+            waiting.add(at, message)
     return found
+
+
+class WaitingCalls:
+    """The calls so far that have no result yet.
+
+    A result answers the newest message before it with a call by its id that still waits, wherever it stands;
+    of calls in one message that share an id the first gets the first result.
+    """
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, list[deque[tuple[int, int]]]] = {}
+
+    def add(self, at: int, message: Message) -> None:
+        """Wait for the results of the calls of the message at this place."""
+        for call_id, numbers in _by_id(message).items():
+            self._by_id.setdefault(call_id, []).append(deque((at, number) for number in numbers))
+
+    def answered_by(self, result: Message) -> tuple[int, int] | None:
+        """The call that it answers, by the place of its message and its own there; it waits no more."""
+        batches = self._by_id.get(result.tool_call_id or "")
+        if not batches:
+            return None
+        answered = batches[-1].popleft()
+        if not batches[-1]:
+            batches.pop()
+        return answered
 
 
 def _by_id(message: Message) -> dict[str, list[int]]:

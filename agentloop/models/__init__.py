@@ -19,6 +19,6 @@ else:
             "retry": "RetryPolicy come_back",
             "text_calls": "TextCalls faults_in faulty_as_text is_call with_calls",
         },
-        public="Answer AsksWindow CUT_SHORT ChatModel ModelPart ModelRequest OutputPart Price Priced Purpose Retry "
-        "TellsMedia TellsSetup TextPart check_model",
+        public="Answer AsksWindow CUT_SHORT ChatModel ModelPart ModelRequest OutputPart Price Priced Purpose "
+        "Retry TellsMedia TellsSetup TextPart check_model",
     )

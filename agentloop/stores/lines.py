@@ -61,11 +61,6 @@ class LineChange:
     owner: str | None = None
     ttl_seconds: float | None = None
 
-    @property
-    def only_adds(self) -> bool:
-        """Whether the line says the same afterwards, but for its time and its length."""
-        return (self.title, self.folder, self.owner, self.ttl_seconds) == (None,) * 4
-
 
 def change_of(events: Sequence[Event]) -> LineChange:
     """What these events, one or more, make of the line; of what is said twice, the later holds."""

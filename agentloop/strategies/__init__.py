@@ -13,7 +13,7 @@ from agentloop.strategies.base import cut_of as cut_of, foldable as foldable, tr
 from agentloop.strategies.base import CapToolText, Computed, DropAgentItems, DropOldest, LastLines, OnFailure
 from agentloop.strategies.base import MarkOldResults, SummaryPrefix, Tiers, Trim, check_strategy, left_unread
 from agentloop.strategies.clearing import ClearResults as ClearResults
-from agentloop.strategies.clearing import Clearing, MicroCompact, asked_again, cleared_item, superseded_items
+from agentloop.strategies.clearing import Clearing, MicroCompact, cleared_item, given_in, superseded_items
 from agentloop.strategies.keep import KeepRecentFraction as KeepRecentFraction
 from agentloop.strategies.keep import KeepRecentTurns as KeepRecentTurns, KeepUserMessages as KeepUserMessages
 from agentloop.strategies.keep import SlidingWindow as SlidingWindow, TokenWindow as TokenWindow

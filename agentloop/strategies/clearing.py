@@ -8,7 +8,7 @@ byte, since the log records how it is shown.
 import json
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
@@ -292,29 +292,10 @@ def newer_results(entries: Sequence[Entry]) -> Mapping[int, Newer]:
     a result that says anywhere in its head or tail that something went wrong: where that is in doubt, the
     older result stays. Linear in the text.
     """
-    return _replaced(entries, _key)
-
-
-def asked_again(entries: Sequence[Entry]) -> frozenset[int]:
-    """The positions of the results whose call was made again with the same arguments, and went well.
-
-    Whether the later result replaces the earlier one is not said: `newer_results` says that.
-    """
-
-    def key_of(call: ToolCall, _: str) -> tuple[str, str, str] | None:
-        given = _given(call.arguments)[1]
-        return (call.name, given, "") if given else None
-
-    return frozenset(_replaced(entries, key_of))
-
-
-def _replaced(
-    entries: Sequence[Entry], key_of: Callable[[ToolCall, str], tuple[str, str, str] | None]
-) -> Mapping[int, Newer]:
     newest: dict[tuple[str, str, str], Newer] = {}
     found: dict[int, Newer] = {}
     for call, result in reversed(list(_answered(entries))):
-        key = key_of(call, result.original.text)
+        key = _key(call, result.original.text)
         if key is None:
             continue
         if key not in newest:
@@ -339,14 +320,14 @@ def _answered(entries: Sequence[Entry]) -> Iterator[tuple[ToolCall, Entry]]:
 
 def _key(call: ToolCall, result: str) -> tuple[str, str, str] | None:
     """What a later call must be equal in, its result too where the arguments name no file."""
-    names_a_file, given = _given(call.arguments)
+    names_a_file, given = given_in(call.arguments)
     if given is None:
         return None
     return call.name, given, "" if names_a_file else first_given(result)
 
 
 @Remembered
-def _given(text: str) -> tuple[bool, str | None]:
+def given_in(text: str) -> tuple[bool, str | None]:
     """Whether these arguments name a file, and what equal ones have in common; None for none to be read."""
     arguments = decoded(text)
     if not arguments:

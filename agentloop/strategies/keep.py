@@ -115,10 +115,16 @@ def _within(turn: Sequence[Unit], room: int) -> list[int]:
 
 
 def _room_at_target(context: Context, budget: Budget, units: Sequence[Unit]) -> int:
-    """What the target leaves for the tail beside all that stays, if the new summary is like the last."""
+    """What the target leaves for the tail beside all that stays, if the new summary is like the last.
+
+    The first, as long as it may be, must not come to where the trigger fires.
+    """
     earlier = sum(unit.tokens for unit in units if not unit.is_said)
     stays = context.tokens - sum(unit.tokens for unit in units)
-    return budget.own(budget.target, context) - budget.fixed - budget.recall - stays - earlier
+    most = budget.target
+    if not earlier:
+        most = min(most, (budget.threshold or budget.limit) - budget.record)
+    return budget.own(most, context) - budget.fixed - budget.recall - stays - earlier
 
 
 def _turn_start(context: Context, units: Sequence[Unit], split: int) -> int:

@@ -2,5 +2,4 @@
 
 from agentloop.compaction.digest.digest import Findings, digest
 from agentloop.compaction.digest.earlier import is_digest, parse_records
-from agentloop.compaction.digest.index import index_items, index_lines
 from agentloop.compaction.digest.language import FILES, MORE_FILES, NAMED

@@ -1,20 +1,22 @@
 """What was done: calls with their outcome, the errors met, and the files with the last thing done to each.
 
-`calls_of` reads the messages; `failure_lines`, `last_done` and `newest_of_each` are the three sections of it.
+`Calls` holds those made so far; `failure_lines`, `last_done` and `newest_of_each` make three sections of it.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from agentloop._plumbing.patterns import pattern
-from agentloop._plumbing.remembered import Remembered
 from agentloop._plumbing.truncate import beginning, failure_in, halves, head, opening_failure_in, tail
 from agentloop.compaction.digest.language import MORE_FILES, is_keyed
 from agentloop.compaction.digest.sentences import Sentence, is_hard, sentences, words
-from agentloop.context import answers, kind_of
+from agentloop.context import WaitingCalls, kind_of
 from agentloop.messages import Message, ToolCall, decoded
+from agentloop.strategies import given_in
 
 CHANGING = ("edited", "written", "moved", "deleted")
 LOOKING = ("read", "searched", "listed")
@@ -36,7 +38,6 @@ _ACTIONS = tuple((action, pattern(rf"(?:^|[^a-z])(?:{verbs})", re.IGNORECASE)) f
 _ELSEWHERE = pattern(r"^(?:cd \S+ ?(?:&&|;) ?|[A-Z_]+=\S+ |sudo |time |timeout \S+ )+")
 
 
-@Remembered
 def action_of(name: str) -> str:
     """What a tool or a command of this name does to a file; "used" where the name does not tell."""
     snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name[:60])
@@ -151,7 +152,7 @@ _VALUE_HEAD_CHARS = 60
 _COMMAND_KEYS = ("command", "cmd", "script", "code", "bash", "shell")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Call:
     """One call with its result; `result` is None where there is none.
 
@@ -164,32 +165,99 @@ class Call:
     arguments: str
     paths: tuple[str, ...]
     command: str
-    result: str | None
-    error: str | None
+    result: str | None = None
+    error: str | None = None
+
+    @cached_property
+    def outcome(self) -> str:
+        """What came of it: its error, its few words, or the sentences that tell most of it."""
+        return _outcome(self)
+
+    @cached_property
+    def asked(self) -> str:
+        """What was called, with the arguments in brief."""
+        return f"{self.name}({_arguments(self)})"
+
+    @cached_property
+    def line(self) -> str:
+        """What was called, and what came of it."""
+        return f"{self.asked}{ARROW}{self.outcome}"
+
+    @cached_property
+    def run(self) -> str:
+        """What is run, however much it prints; for a call that runs no command, what it is about."""
+        if not self.command:
+            return " ".join(self.paths) or self.arguments
+        words = _SHOWN.sub("", self.command).split()
+        if not words or words[0] in _LOUD_IS_ELSE:
+            return self.command
+        return " ".join(word for word in words if not _LOUD.fullmatch(word))
+
+    @cached_property
+    def actions(self) -> tuple[tuple[str, str], ...]:
+        """The files that it names, each with what was done to it."""
+        return tuple((path, _action(self, path)) for path in self.paths)
+
+    def with_result(self, text: str) -> "Call":
+        """The same call with its result."""
+        result = halves(text, MOST_RESULT_CHARS)
+        failure = opening_failure_in if only_looks(self.name, self.command) else failure_in
+        return replace(self, result=result, error=failure(result))
 
 
-def calls_of(messages: Sequence[Message]) -> Iterator[Call]:
-    """Every call, in the order in which they were made."""
-    for at, places in answers(messages).items():
-        for call, place in zip(messages[at].tool_calls, places, strict=True):
-            yield _call(at, call, None if place is None else halves(messages[place].text, MOST_RESULT_CHARS))
-
-
-def _call(at: int, call: ToolCall, result: str | None) -> Call:
+def call_at(at: int, call: ToolCall) -> Call:
+    """A call of the message at this place, without its result."""
     arguments, paths, command = _read_arguments(call.arguments)
-    failure = opening_failure_in if only_looks(call.name, command) else failure_in
     return Call(
         at=at,
         name=_folded(call.name, _MOST_NAME_CHARS) or "tool",
         arguments=arguments,
         paths=paths,
         command=_folded(command, _MOST_COMMAND_CHARS),
-        result=result,
-        error=None if result is None else failure(result),
     )
 
 
-@Remembered
+class Calls:
+    """Every call so far, in the order in which they were made, each with its result once that came."""
+
+    def __init__(self) -> None:
+        self.made: list[Call] = []
+        self._first: dict[int, int] = {}
+        self._given: list[tuple[str, str] | None] = []
+        self._waiting = WaitingCalls()
+        self._results: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+
+    def add(self, at: int, message: Message, calls: Sequence[Call]) -> None:
+        """Take in the calls of the message at this place."""
+        self._first[at] = len(self.made)
+        self.made += calls
+        self._given += (
+            (call.name, given) if (given := given_in(call.arguments)[1]) else None
+            for call in message.tool_calls
+        )
+        self._waiting.add(at, message)
+
+    def answer(self, at: int, result: Message, *, keep: bool) -> list[int]:
+        """Take in a result by its position.
+
+        The positions of older ones come back whose call was now made again with the same arguments, and went
+        well; none of what is to be kept.
+        """
+        answered = self._waiting.answered_by(result)
+        if answered is None:
+            return []
+        asking, number = answered
+        place = self._first[asking] + number
+        self.made[place] = self.made[place].with_result(result.text)
+        given = self._given[place]
+        if given is None:
+            return []
+        older = self._results.pop(given, []) if failure_in(result.text) is None else []
+        if not keep:
+            self._results[given].append(at)
+        return older
+
+
 def _read_arguments(given: str) -> tuple[str, tuple[str, ...], str]:
     """Arguments in brief, the paths that they name, and the command line among them."""
     short = len(given) <= MOST_ARGUMENT_CHARS
@@ -308,23 +376,13 @@ def _mended_by(calls: Sequence[Call]) -> dict[int, Call]:
     for at in range(len(calls) - 1, -1, -1):
         call = calls[at]
         if call.error:
-            keys = [(call.name, run) for run in _runs_with(_run(call))]
+            keys = [(call.name, run) for run in _runs_with(call.run)]
             hit = next((later[key] for key in keys if key in later), None)
             if hit:
                 found[at] = hit
         elif call.result is not None:
-            later[call.name, _run(call)] = call
+            later[call.name, call.run] = call
     return found
-
-
-def _run(call: Call) -> str:
-    """What is run, however much it prints; for a call that runs no command, what it is about."""
-    if not call.command:
-        return " ".join(call.paths) or call.arguments
-    words = _SHOWN.sub("", call.command).split()
-    if not words or words[0] in _LOUD_IS_ELSE:
-        return call.command
-    return " ".join(word for word in words if not _LOUD.fullmatch(word))
 
 
 def _runs_with(run: str) -> Iterator[str]:
@@ -353,8 +411,7 @@ def last_done(calls: Iterable[Call], earlier: Iterable[tuple[str, str]] = ()) ->
     """
     done = dict(earlier)
     for call in calls:
-        for path in call.paths:
-            action = _action(call, path)
+        for path, action in call.actions:
             before = done.pop(path, None)
             looked_at = before and changes_file(before) and not changes_file(action)
             done[path] = before if before and looked_at else action
@@ -415,13 +472,18 @@ class EarlierLine:
         """What was called, with the arguments in brief."""
         return self.line.partition(ARROW)[0]
 
+    @property
+    def outcome(self) -> str:
+        """What came of it."""
+        return self.line.partition(ARROW)[2]
+
 
 def earlier_lines(lines: Sequence[str], calls: Sequence[Call]) -> list[EarlierLine]:
     """The lines of an earlier record, newest first, without those of calls that were made again since.
 
     A call without arguments asks for what comes next, and one that failed says nothing of the one before.
     """
-    again = {_asked(call) for call in calls if call.arguments and not call.error} if lines else set()
+    again = {call.asked for call in calls if call.arguments and not call.error} if lines else set()
     told = [EarlierLine(at=at, line=line) for at, line in enumerate(lines, -len(lines))]
     return [one for one in reversed(told) if one.asked not in again]
 
@@ -446,16 +508,7 @@ def newest_of_each(calls: Sequence[Call]) -> list[Call]:
 
 def outcome_line(call: Call | EarlierLine) -> str:
     """The tool, its arguments in brief, and what came of it."""
-    return f"- {call.line if isinstance(call, EarlierLine) else f'{_asked(call)}{ARROW}{outcome(call)}'}"
-
-
-def outcome_of(call: Call | EarlierLine) -> str:
-    """What came of it."""
-    return outcome(call) if isinstance(call, Call) else call.line.partition(ARROW)[2]
-
-
-def _asked(call: Call) -> str:
-    return f"{call.name}({_arguments(call)})"
+    return f"- {call.line}"
 
 
 def _arguments(call: Call) -> str:
@@ -466,8 +519,7 @@ def _arguments(call: Call) -> str:
     return beginning(text, 100)
 
 
-def outcome(call: Call) -> str:
-    """What came of a call: its error, its few words, or the sentences that tell most of it."""
+def _outcome(call: Call) -> str:
     if call.result is None:
         return "no result"
     if call.error:
@@ -475,11 +527,6 @@ def outcome(call: Call) -> str:
     text = call.result
     if len(text) <= MOST_CHARS // 2:
         return " ".join(text.split()) or "nothing"
-    return _told(text)
-
-
-@Remembered
-def _told(text: str) -> str:
     return most_telling(sentences(text, most_chars=len(text)))
 
 

@@ -13,7 +13,6 @@ from agentloop._plumbing.truncate import head
 from agentloop.compaction.digest.calls import (
     Call,
     EarlierLine,
-    calls_of,
     changes_file,
     earlier_lines,
     failure_lines,
@@ -21,21 +20,17 @@ from agentloop.compaction.digest.calls import (
     lines_by_action,
     newest_of_each,
     outcome_line,
-    outcome_of,
 )
 from agentloop.compaction.digest.earlier import Earlier, indented, parse_records, quoted, quoted_within
-from agentloop.compaction.digest.index import IndexItems, index_items, index_lines
+from agentloop.compaction.digest.fold import Folds
+from agentloop.compaction.digest.index import IndexItems, Named, index_items, index_lines, named_in
 from agentloop.compaction.digest.language import ASKED, DECIDED, DONE, FAILED, FILES, NAMED
 from agentloop.compaction.digest.statements import (
     Said,
     Spoken,
-    Stated,
     as_lines,
     by_weight,
-    forget_superseded,
-    retold,
     said_together,
-    spoken,
     weigh,
 )
 from agentloop.context import Entry, Kind, TokenCounter, identifiers, record_in
@@ -122,6 +117,9 @@ class Filling:
             tokens -= used
 
 
+FOLDS = Folds()
+"""What is kept of the logs that this process made digests of."""
+
 Sections: TypeAlias = dict[str, Section[Any]]
 
 _NEWEST_CHARS = 1_000
@@ -175,9 +173,12 @@ class Findings:
     """What was found in what a record is to stand for, to be written at any length.
 
     `lines` are those of calls in an earlier record; `gone` is what no longer holds, or may not.
+    `told` and `results` are what messages and results name, newest first.
     """
 
     said: Sequence[Entry]
+    told: Sequence[Named]
+    results: Sequence[Named]
     earlier: Earlier
     users: Sequence[Spoken]
     others: Sequence[Spoken]
@@ -186,22 +187,33 @@ class Findings:
     gone: Sequence[str]
 
     @classmethod
-    def of(cls, covered: Sequence[Entry], kept: Sequence[Entry]) -> Self:
+    def of(cls, covered: Sequence[Entry], kept: Sequence[Entry], folds: Folds = FOLDS) -> Self:
         """What stands in these entries, while others stay in sight."""
         said = [entry for entry in covered if entry.kind == "said"]
         earlier = parse_records(record_in(entry.original) for entry in covered if entry.kind == "summary")
-        found = spoken(said, before=retold(earlier))
-        gone = forget_superseded([*(one.stated for one in found), *_in_sight(said, kept)])
-        found = [one for one in found if one.text]
-        users = [one for one in found if one.stated.role == "user"]
-        others = [one for one in found if one.stated.role == "assistant"]
+        last = said[-1].seq if said else 0
+        newer = [entry for entry in kept if entry.kind == "said" and entry.seq > last]
+        with folds.of(earlier.told, [*said, *newer]) as fold:
+            found = list(fold.statements.standing(last))
+            gone = [text for texts in fold.statements.gone.values() for text in texts]
+            done = fold.done(len(said))
+            calls, told, results = list(done.calls.made), done.names.told(), done.names.found()
+        users = [one for one in found if one.role == "user"]
+        others = [one for one in found if one.role == "assistant"]
         weigh(users, task=next((one.at for one in users), None))
         weigh(others, task=None)
-        calls = list(calls_of([entry.original for entry in said]))
         lines = earlier_lines(earlier.done, calls)
         gone += set(earlier.done).difference(one.line for one in lines)
         return cls(
-            said=said, earlier=earlier, users=users, others=others, calls=calls, lines=lines, gone=gone
+            said=said,
+            told=told,
+            results=results,
+            earlier=earlier,
+            users=users,
+            others=others,
+            calls=calls,
+            lines=lines,
+            gone=gone,
         )
 
     def record(self, max_tokens: int, counter: TokenCounter, *, beside: str = "") -> str:
@@ -211,20 +223,25 @@ class Findings:
         sections = self._sections(max_tokens)
         if beside:
             told, done = set(identifiers(beside)), sections["done"]
-            done.wanted = [one for one in done.wanted if not told.issuperset(identifiers(outcome_of(one)))]
+            done.wanted = [one for one in done.wanted if not told.issuperset(identifiers(one.outcome))]
         whole = filling.left
         for name, share in TELLING:
             filling.fill(sections[name], int(whole * share))
+        earlier = [named_in(entry) for entry in _indexed(self.earlier)][::-1]
+        known = "\n".join((beside, _written(head, sections)))
         index = _Index(
             index_items(
-                [*_indexed(self.earlier), *self.said],
+                [*self.told, *(one for one in earlier if not one.in_result)],
+                [*self.results, *(one for one in earlier if one.in_result)],
                 most=max_tokens,
-                known="\n".join((beside, _written(head, sections))),
+                known=known,
                 gone="\n".join(self.gone),
             ),
+            frozenset(known.split("\n")),
             counter,
         )
         reserved = counter(index.lines(int(max_tokens * INDEX_SHARE), ""))
+        measured = -1
         for rest in ("wanted", "later"):
             for name, share in REST:
                 section = sections[name]
@@ -232,7 +249,9 @@ class Findings:
                     section.wanted, section.later = section.later, []
                 if not section.wanted:
                     continue
-                filling.left = max_tokens - counter(_written(head, sections)) - reserved
+                if measured != len(filling.taken):
+                    filling.left = max_tokens - counter(_written(head, sections)) - reserved
+                    measured = len(filling.taken)
                 filling.fill(section, section.used + int(max(0, filling.left) * share))
         text = _written(head, sections)
         while filling.taken and (over := counter(text) - max_tokens) > 0:
@@ -264,17 +283,17 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class _Index:
-    """What is to be kept exact, as it is written below a text."""
+    """What is to be kept exact, as it is written below a text. No item stands in one of the `known` lines."""
 
     items: IndexItems
+    known: frozenset[str]
     counter: TokenCounter
 
     def lines(self, room: int, known: str) -> str:
         """The section in at most so many tokens, "" where there is none."""
         room -= self.counter(f"\n\n{NAMED}\n")
-        found = (
-            index_lines(self.items, max_tokens=room, counter=self.counter, known=known) if room >= 5 else ""
-        )
+        new = "\n".join(line for line in known.split("\n") if line not in self.known)
+        found = index_lines(self.items, max_tokens=room, counter=self.counter, known=new) if room >= 5 else ""
         return f"\n\n{NAMED}\n{found}" if found else ""
 
     def below(self, text: str, max_tokens: int) -> str:
@@ -291,12 +310,6 @@ def _indexed(earlier: Earlier) -> Iterator[Entry]:
         message = Message.tool("", text) if found else Message.assistant(text)
         kind: Kind = "said" if found else "summary"
         yield Entry(seq=at, at=at, message=message, original=message, tokens=0, kind=kind)
-
-
-def _in_sight(said: Sequence[Entry], kept: Sequence[Entry]) -> list[Stated]:
-    """What is said in messages newer than the record, and so may replace what it holds."""
-    behind = said[-1].seq if said else 0
-    return [one.stated for one in spoken([e for e in kept if e.kind == "said" and e.seq > behind])]
 
 
 def _spoken(title: str, found: Sequence[Spoken], max_tokens: int) -> Section[Said]:

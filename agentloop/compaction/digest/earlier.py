@@ -65,6 +65,12 @@ class Earlier:
     counted: tuple[str, ...] = ()
 
     @property
+    def told(self) -> tuple[tuple[str, str], ...]:
+        """What was said, as roles and texts."""
+        by_users = (("user", text) for text in self.asked)
+        return (*by_users, *(("assistant", text) for text in self.decided))
+
+    @property
     def texts(self) -> tuple[str, ...]:
         """Every text with something to index, the least telling first."""
         paths = tuple(path for path, _ in self.files)

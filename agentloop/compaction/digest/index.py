@@ -1,11 +1,11 @@
 """The index: names and numbers that must be kept exact, in labelled lines, the newest first."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from agentloop._plumbing.patterns import pattern
-from agentloop._plumbing.remembered import Remembered
 from agentloop.context import (
     MOST_CHARS,
     Entry,
@@ -20,7 +20,6 @@ from agentloop.context import (
     record_in,
 )
 from agentloop.messages import decoded
-from agentloop.strategies import asked_again
 
 TOLD_CHARS = 16_000
 RESULT_CHARS = 8_000
@@ -35,8 +34,6 @@ A_TURN = 2
 LATER = 4
 """A count comes so many turns later: each result has some, and few are asked for."""
 
-_kinds = Remembered(kinds)
-_counted = Remembered(counted)
 _COUNT = pattern(r"[\d.,]+[ -]?(?P<unit>[^\W\d]+)")
 _LEFT_OUT = pattern(r"\.\.\. \[[\d,]{1,15} of [\d,]{1,15} characters left out")
 _EDGES = pattern(r"[\s,;\"{}\[\]]")
@@ -72,6 +69,7 @@ class Seen:
     words: set[str]
     stale: set[str]
     values: dict[str, str] = field(default_factory=dict)
+    newest: set[str] = field(default_factory=set)
     units: set[str] = field(default_factory=set)
 
     def takes(self, word: str) -> bool:
@@ -83,8 +81,10 @@ class Seen:
 
     def settles(self, name: str, value: str) -> bool:
         """Whether this is the newest value of that name; any other of it becomes stale."""
-        newest = self.values.setdefault(name.lower(), value)
-        if newest != value and value not in self.values.values():
+        newest = self.values.setdefault(name, value)
+        if newest == value:
+            self.newest.add(value)
+        elif value not in self.newest:
             self.stale.add(value)
         return newest == value
 
@@ -93,32 +93,120 @@ Found = dict[str, tuple[IdentifierKind, str]]
 """What is new in a message: each identifier with its kind and how it is shown."""
 
 
-def in_messages(entries: Sequence[Entry], seen: Seen, *, most: int) -> list[IndexItem]:
-    """What users and assistants said and what calls named; enough for `most` items."""
-    return _in_turns(_in_message, entries, seen, most)
+class Named(NamedTuple):
+    """What one message names: its identifiers with their kinds, in order.
+
+    `at` is its position. `counted` are the words before bare numbers, `values` the named values, the last one
+    first: the name in small letters and the value, with the name as it is written.
+    """
+
+    at: int
+    in_result: bool
+    words: dict[str, IdentifierKind]
+    counted: Mapping[str, str]
+    values: dict[tuple[str, str], str]
+
+    def copy(self) -> "Named":
+        """The same for itself."""
+        return Named(self.at, self.in_result, self.words.copy(), self.counted, self.values.copy())
 
 
-def in_results(entries: Sequence[Entry], seen: Seen, *, most: int) -> list[IndexItem]:
-    """What results hold at their ends; enough for `most` items."""
-    return _in_turns(_in_result, entries, seen, most)
+def named_in(entry: Entry) -> Named:
+    """What the message names; of a long one its ends are looked at."""
+    message = entry.original
+    if message.role == "tool":
+        text = _LEFT_OUT.sub("... [", _ends(message.text, RESULT_CHARS))
+    else:
+        text = _ends(record_in(message)[1] if entry.kind == "summary" else message.text, TOLD_CHARS)
+    found = kinds(text)
+    has_bare = any(kind == "number" and is_bare(word) for word, kind in found.items())
+    numbers = counted(text) if has_bare else {}
+    if message.role == "tool":
+        return Named(entry.at, True, found, numbers, {})
+    for call in message.tool_calls:
+        for word, kind in _in_arguments(call.arguments).items():
+            found.setdefault(word, kind)
+    values: dict[tuple[str, str], str] = {}
+    for name, value in reversed(list(named_values(text))):
+        values.setdefault((name.lower(), value), name)
+    return Named(entry.at, False, found, numbers, values)
+
+
+class Names:
+    """What the messages so far name, each thing by the newest that does; results are for themselves."""
+
+    def __init__(self) -> None:
+        self._told: list[Named] = []
+        self._told_by: dict[object, Named] = {}
+        self._results: dict[int, tuple[Named, Named]] = {}
+        self._found_in: defaultdict[str, dict[int, Named]] = defaultdict(dict)
+
+    def add(self, named: Named) -> None:
+        """Take in a newer message: older ones no longer stand for what it names."""
+        own = named.copy()
+        if named.in_result:
+            for word in named.words:
+                naming = self._found_in[word]
+                if naming:
+                    del naming[next(reversed(naming))].words[word]
+                naming[named.at] = own
+            self._results[named.at] = named, own
+            return
+        for word in named.words:
+            if older := self._told_by.get(word):
+                del older.words[word]
+            self._told_by[word] = own
+        for pair in named.values:
+            if older := self._told_by.get(pair):
+                del older.values[pair]
+            self._told_by[pair] = own
+        self._told.append(own)
+
+    def drop(self, at: int) -> None:
+        """Forget the result at that position: the one before stands again for what it named."""
+        named, own = self._results.pop(at)
+        again: defaultdict[int, set[str]] = defaultdict(set)
+        for word in named.words:
+            naming = self._found_in[word]
+            del naming[at]
+            if naming and word in own.words:
+                again[next(reversed(naming))].add(word)
+        for older_at, words in again.items():
+            older, left = self._results[older_at]
+            words |= left.words.keys()
+            left.words.clear()
+            left.words.update((word, kind) for word, kind in older.words.items() if word in words)
+
+    def told(self) -> list[Named]:
+        """What users and assistants said and what calls named, newest first."""
+        return [own.copy() for own in reversed(self._told) if own.words or own.values]
+
+    def found(self) -> list[Named]:
+        """What results hold at their ends, newest first."""
+        return [own.copy() for _, own in reversed(self._results.values()) if own.words]
 
 
 def _in_turns(
-    found_in: Callable[[Entry, Seen], Found], entries: Sequence[Entry], seen: Seen, most: int
+    found_in: Callable[[Named, Seen], Found], messages: Iterable[Named], most: int, seen: Seen
 ) -> list[IndexItem]:
     """A few items of each message, newest first, then the next few of each, and so on.
 
     Older messages are not looked at once those before them have as many items as could be taken.
     """
     turns: list[tuple[int, int, IndexItem]] = []
-    messages = 0
-    for entry in reversed(entries):
-        found = enumerate(found_in(entry, seen).items())
-        items = [IndexItem(kind, word, text, entry.at, at) for at, (word, (kind, text)) in found]
+    telling = 0
+    for message in messages:
+        found = found_in(message, seen)
+        if not found:
+            continue
+        items = [
+            IndexItem(kind, word, text, message.at, at)
+            for at, (word, (kind, text)) in enumerate(found.items())
+        ]
         for number, item in enumerate(_ends_first(items)):
-            turns.append((number // A_TURN + LATER * item.is_count, messages, item))
-        messages += bool(items)
-        if messages >= most:
+            turns.append((number // A_TURN + LATER * item.is_count, telling, item))
+        telling += 1
+        if telling >= most:
             break
     return [item for _, _, item in sorted(turns, key=lambda turn: turn[:2])]
 
@@ -136,23 +224,12 @@ def _ends_first(items: Sequence[IndexItem]) -> Iterator[IndexItem]:
                 yield group[-1 - at]
 
 
-def _in_message(entry: Entry, seen: Seen) -> Found:
-    message = entry.original
-    if message.role == "tool":
-        return {}
-    text = _ends(record_in(message)[1] if entry.kind == "summary" else message.text, TOLD_CHARS)
-    found = _newest_values(text, seen)
-    found |= _words(text, seen)
-    for call in message.tool_calls:
-        found |= _in_arguments(call.arguments, seen)
-    return found
+def _in_message(message: Named, seen: Seen) -> Found:
+    return _newest_values(message, seen) | _words(message, seen)
 
 
-def _in_result(entry: Entry, seen: Seen) -> Found:
-    message = entry.original
-    if message.role != "tool":
-        return {}
-    found = _words(_LEFT_OUT.sub("... [", _ends(message.text, RESULT_CHARS)), seen)
+def _in_result(message: Named, seen: Seen) -> Found:
+    found = _words(message, seen)
     return {word: shown for word, shown in found.items() if _is_telling(*shown, seen)}
 
 
@@ -167,38 +244,26 @@ def _is_telling(kind: IdentifierKind, text: str, seen: Seen) -> bool:
     return is_new
 
 
-def _newest_values(text: str, seen: Seen) -> Found:
-    """The named numbers of the text whose newest values these are; the older ones become stale."""
+def _newest_values(message: Named, seen: Seen) -> Found:
+    """The named numbers whose newest values these are; the older ones become stale."""
     found: Found = {}
-    for name, value in _named_values(text):
-        newest = seen.settles(name, value)
+    for (compared, value), name in message.values.items():
+        newest = seen.settles(compared, value)
         if newest and (is_bare(value) or kind_of(value) == "number") and seen.takes(value):
             found[value] = ("number", f"{name} = {value}")
     return found
 
 
-@Remembered
-def _named_values(text: str) -> tuple[tuple[str, str], ...]:
-    return tuple(named_values(text))[::-1]
-
-
-def _words(text: str, seen: Seen) -> Found:
+def _words(message: Named, seen: Seen) -> Found:
     """What is new in the text, a bare number with the word before it."""
-    new = {word: (kind, word) for word, kind in _kinds(text).items() if seen.takes(word)}
-    if any(kind == "number" and is_bare(word) for word, (kind, _) in new.items()):
-        new |= {
-            number: ("number", f"{name} {number}") for number, name in _counted(text).items() if number in new
-        }
+    new: Found = {word: (kind, word) for word, kind in message.words.items() if seen.takes(word)}
+    for number, name in message.counted.items():
+        if number in new:
+            new[number] = ("number", f"{name} {number}")
     return new
 
 
-def _in_arguments(arguments: str, seen: Seen) -> Found:
-    found = _kinds_in_arguments(arguments)
-    return {word: (kind, word) for word, kind in found.items() if seen.takes(word)}
-
-
-@Remembered
-def _kinds_in_arguments(arguments: str) -> dict[str, IdentifierKind]:
+def _in_arguments(arguments: str) -> dict[str, IdentifierKind]:
     """What the arguments name, with paths that would be plain words in a text."""
     texts = list(_values(arguments)) or [_ends(arguments, RESULT_CHARS)]
     found: dict[str, IdentifierKind] = {text: "path" for text in texts if _is_path(text)}
@@ -258,19 +323,18 @@ class IndexItems:
     found: Sequence[IndexItem]
 
 
-def index_items(entries: Sequence[Entry], *, most: int, known: str = "", gone: str = "") -> IndexItems:
-    """What an index of these entries may hold beside what is known, enough for `most` items of each kind.
+def index_items(
+    told: Iterable[Named], found: Iterable[Named], *, most: int, known: str = "", gone: str = ""
+) -> IndexItems:
+    """What an index of these messages and results may hold beside what is known, both the newest first.
 
-    What stands in `gone` holds no longer, or may not.
+    It is enough for `most` items of each kind. What stands in `gone` holds no longer, or may not.
     """
     if most <= 0:
         return IndexItems((), ())
     stale = set(identifiers(gone))
     seen = Seen({*identifiers(known), *stale}, stale)
-    told = in_messages(entries, seen, most=most)
-    outdated = asked_again(entries)
-    current = [entry for entry in entries if entry.seq not in outdated]
-    return IndexItems(told, in_results(current, seen, most=most))
+    return IndexItems(_in_turns(_in_message, told, most, seen), _in_turns(_in_result, found, most, seen))
 
 
 def index_lines(items: IndexItems, *, max_tokens: int, counter: TokenCounter, known: str = "") -> str:

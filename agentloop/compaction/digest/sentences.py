@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from agentloop._plumbing.patterns import pattern
-from agentloop._plumbing.remembered import Remembered
 from agentloop._plumbing.truncate import head, tail
 from agentloop.compaction.digest.language import FUNCTION_WORDS
 
@@ -74,12 +73,7 @@ def sentences(text: str, *, most_chars: int) -> list[Sentence]:
     return [*_sentences(head(text, first)), *_sentences(tail(text, most_chars - first))]
 
 
-@Remembered
-def _sentences(text: str) -> tuple[Sentence, ...]:
-    return tuple(_parted(text))
-
-
-def _parted(text: str) -> Iterator[Sentence]:
+def _sentences(text: str) -> Iterator[Sentence]:
     fenced = False
     before = ""
     for line in text.splitlines():

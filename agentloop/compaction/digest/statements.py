@@ -1,19 +1,19 @@
 """What was said: sentences weighed, and older values replaced by newer ones.
 
-A message becomes `Spoken` sentences. `forget_superseded` takes out of them what a later one replaces: it
-reads each as `Statement`s, "this is that". `weigh` says how much each matters, `as_lines` writes those kept.
+A message is heard sentence by sentence (`Statements.hear`), each read as `Statement`s, "this is that": what
+it replaces is taken out of older ones. `weigh` says how much each that stands matters, `as_lines` writes
+those kept.
 """
 
 import re
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
-from typing import Any, TypeAlias
+from functools import cached_property
+from itertools import chain, pairwise
+from typing import TypeAlias
 
 from agentloop._plumbing.patterns import pattern
-from agentloop._plumbing.remembered import Remembered
-from agentloop.compaction.digest.earlier import Earlier
 from agentloop.compaction.digest.language import (
     CHANGE_TO,
     CHANGE_VERBS,
@@ -48,7 +48,6 @@ from agentloop.compaction.digest.sentences import (
     singular,
     words,
 )
-from agentloop.context import Entry
 
 MOST_VALUE_WORDS = 3
 """A value of plain words has at most so many; what is longer tells a story."""
@@ -200,36 +199,95 @@ CHANGED = "[changed later]"
 MOST_CANDIDATES = 64
 """So many of the newest claims about a word are compared with a new one, which keeps it linear."""
 
-RANKS = {"tool": 0, "assistant": 1, "user": 2}
-"""What a user said is not made stale by an assistant, nor what either said by a tool."""
+
+class Wording:
+    """A sentence as it is worded, with what that says by itself, each found out once and shared."""
+
+    def __init__(self, text: str, role: str) -> None:
+        self.text = text
+        self.role = role
+
+    @cached_property
+    def claims(self) -> Sequence[Statement]:
+        """What it claims."""
+        return tuple(claims(self.text))
+
+    @cached_property
+    def said(self) -> frozenset[str]:
+        """The words of what it says."""
+        return frozenset(map(singular, content_words(words(self.text))))
+
+    @cached_property
+    def is_news(self) -> bool:
+        """Whether it says what is so now, and not what is so as well."""
+        return is_news(self.text) and not adds(self.text)
+
+    @cached_property
+    def is_change(self) -> bool:
+        """Whether it says that something changes."""
+        return changes(self.text)
+
+    @cached_property
+    def values(self) -> dict[str, set[str]]:
+        """Its exact words, by their shape; a number in words has that of one in digits."""
+        found: dict[str, set[str]] = {}
+        for word in words(self.text):
+            if is_hard(word) or bare(word) in NUMBER_WORDS:
+                kind = "number" if bare(word) in NUMBER_WORDS else kind_of_value(word)
+                shape = f"{word.isupper()}{'-' in word}{'_' in word}" if kind == "name" else ""
+                found.setdefault(kind + shape, set()).add(word)
+        return found
+
+    @cached_property
+    def look(self) -> "_Look":
+        """How much there is to it."""
+        by_user = self.role == "user"
+        return _look(self.text, _cue_of_user if by_user else _cue_of_assistant, by_user=by_user)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Stated:
-    """A sentence of message `at` with what is left of it once newer ones are heard: "" where nothing is.
+    """One sentence of a message, and as `left` what is left of it once newer ones are heard, maybe nothing.
 
-    One that is not `firm`, code or output that somebody pasted, is kept as it is and replaces nothing.
+    `at` and `number` are its place. One that is not `firm`, code or output that somebody pasted, is kept as
+    it is and replaces nothing. `again` is where the same was said next, letter for letter.
     """
 
-    text: str
-    role: str
-    at: int = 0
+    at: int
+    number: int
+    sentence: Sentence
+    wording: Wording
+    left: Wording
     firm: bool = True
+    long: bool = False
+    first: bool = False
+    last: bool = False
     doubted: bool = False
+    again: "Stated | None" = None
+
+    @property
+    def role(self) -> str:
+        """Who said it."""
+        return self.left.role
+
+    @property
+    def text(self) -> str:
+        """What is left of it."""
+        return self.left.text
 
     def lose(self, value: str, newer: frozenset[str]) -> None:
         """Take a value out; all of it where the newer sentence says the rest as well."""
         rest = key_of(self.text.replace(value, " "))
-        if rest <= newer:
-            self.text = ""
-        else:
-            self.text = _with(self.text, value, CHANGED)
+        self._change("" if rest <= newer else _with(self.text, value, CHANGED))
 
     def doubt(self, value: str) -> None:
         """Mark a value as one that may no longer hold, once."""
         self.doubted = True
         if self.at > 0:
-            self.text = _with(self.text, value, value + OLDER.format(at=self.at))
+            self._change(_with(self.text, value, value + OLDER.format(at=self.at)))
+
+    def _change(self, text: str) -> None:
+        self.left = Wording(text, self.role)
 
 
 def _with(text: str, value: str, other: str) -> str:
@@ -238,124 +296,158 @@ def _with(text: str, value: str, other: str) -> str:
     return text if at < 0 else text[:at] + other + text[at + len(value) :]
 
 
-def forget_superseded(stated: Iterable[Stated]) -> list[str]:
-    """Take out of these sentences, oldest first, what a later one replaces; what they were is returned.
-
-    Where it is in doubt whether two are of the same thing, both stay, and the older says where it was said.
-    """
-    known = _Known()
-    for sentence in stated:
-        if sentence.firm:
-            known.hear(sentence)
-    return known.gone
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Parts:
-    """What a sentence claims, and the words of what it says; whether it says what is new, and of a change."""
-
-    claims: Sequence[Statement]
-    said: frozenset[str]
-    is_news: bool
-    changes: bool
-
-
-@Remembered
-def _parts_of(sentence: str) -> _Parts:
-    return _Parts(
-        claims=tuple(claims(sentence)),
-        said=frozenset(map(singular, content_words(words(sentence)))),
-        is_news=is_news(sentence) and not adds(sentence),
-        changes=changes(sentence),
-    )
-
-
-def _newest() -> defaultdict[Any, deque[Any]]:
-    return defaultdict(lambda: deque(maxlen=MOST_CANDIDATES))
+_Newest: TypeAlias = dict[Stated, None]
+"""The newest sentences of one thing, oldest first."""
 
 
 @dataclass(slots=True)
-class _Known:
-    """What was heard: the claims about each thing, and the sentences with each word."""
+class Statements:
+    """All that was said so far, oldest first, with what newer sentences left of it.
 
-    claimed: defaultdict[frozenset[str], deque[tuple[Statement, Stated]]] = field(default_factory=_newest)
-    mentioned: defaultdict[str, deque[Stated]] = field(default_factory=_newest)
-    latest: dict[frozenset[str], tuple[int, str]] = field(default_factory=dict)
-    fields: set[frozenset[str]] = field(default_factory=set)
-    gone: list[str] = field(default_factory=list)
+    Where it is in doubt whether two are of the same thing, both stay, and the older says where it was said.
+    `gone` is what a sentence said that no longer holds, or may not.
+    """
+
+    stated: list[Stated] = field(default_factory=list)
+    gone: dict[Stated, list[str]] = field(default_factory=lambda: defaultdict(list))
+    _claimed: dict[frozenset[str], _Newest] = field(default_factory=lambda: defaultdict(dict))
+    _mentioned: dict[str, _Newest] = field(default_factory=lambda: defaultdict(dict))
+    _latest: dict[frozenset[str], tuple[int, str]] = field(default_factory=dict)
+    _fields: set[frozenset[str]] = field(default_factory=set)
+    _said: dict[tuple[str, str], Stated] = field(default_factory=dict)
 
     def hear(self, sentence: Stated) -> None:
-        parts = _parts_of(sentence.text)
-        if parts.is_news:
-            for claim in parts.claims:
-                self._replace(claim, sentence, parts)
-            if parts.changes:
-                self._drop_named(sentence, parts.said)
-                self._doubt(sentence, parts.said)
-        for claim in parts.claims:
+        """Take in a sentence that is newer than all others: older ones lose what it replaces."""
+        self.stated.append(sentence)
+        same = sentence.role, sentence.text.casefold()
+        if before := self._said.get(same):
+            self._hear_again(before, sentence)
+        self._said[same] = sentence
+        if sentence.firm:
+            self._compare(sentence)
+
+    def wording_of(self, text: str, role: str) -> Wording:
+        """The text as it is worded; the same as before where that was said before."""
+        before = self._said.get((role, text.casefold()))
+        return before.wording if before and before.wording.text == text else Wording(text, role)
+
+    def standing(self, until: int) -> Iterator["Spoken"]:
+        """What is left of the messages up to that position; of what they say twice the newer."""
+        for one in self.stated:
+            if one.at > until:
+                return
+            if one.again and one.again.at <= until:
+                continue
+            newest = self._said[one.role, one.sentence.text.casefold()] if one.again else one
+            if newest.text:
+                yield Spoken(
+                    at=one.at,
+                    number=one.number,
+                    role=one.role,
+                    text=newest.text,
+                    sentence=one.sentence,
+                    look=newest.left.look,
+                    doubted=newest.doubted,
+                    long=one.long,
+                    first=one.first,
+                    last=one.last,
+                )
+
+    def _hear_again(self, before: Stated, sentence: Stated) -> None:
+        """From now on the newer stands for both: what was said to be gone is so again."""
+        before.again = sentence
+        self.gone.pop(before, None)
+        if before.firm:
+            for claim in before.wording.claims:
+                self._claimed[claim.key].pop(before, None)
+            for word in before.wording.said:
+                self._mentioned[word].pop(before, None)
+
+    def _compare(self, sentence: Stated) -> None:
+        """Take out of older sentences what a firm one replaces, and know it as a claim of its own."""
+        wording = sentence.wording
+        if wording.is_news:
+            for claim in wording.claims:
+                self._replace(claim, sentence)
+            if wording.is_change:
+                self._drop_named(sentence)
+                self._doubt(sentence)
+        for claim in wording.claims:
             self._count(claim, sentence)
-            self.claimed[claim.key].append((claim, sentence))
-        for word in parts.said:
-            self.mentioned[word].append(sentence)
+            _add(self._claimed[claim.key], sentence)
+        for word in wording.said:
+            _add(self._mentioned[word], sentence)
 
     def _count(self, claim: Statement, sentence: Stated) -> None:
         """Take note of what one message gives two values: the field of a record, not one thing."""
-        before = self.latest.get(claim.key)
+        before = self._latest.get(claim.key)
         if before and before[0] == sentence.at and before[1] != claim.value:
-            self.fields.add(claim.key)
-        self.latest[claim.key] = (sentence.at, claim.value)
+            self._fields.add(claim.key)
+        self._latest[claim.key] = (sentence.at, claim.value)
 
-    def _replace(self, new: Statement, newer: Stated, parts: _Parts) -> None:
+    def _replace(self, new: Statement, newer: Stated) -> None:
         """What the same words said before, in the same way, is replaced."""
-        if new.key in self.fields:
+        if new.key in self._fields:
             return
-        for old, earlier in self.claimed.get(new.key, ()):
-            if (
-                _may(earlier, newer)
-                and _differ(old, parts.said)
-                and _is_newer(new, old, by_user=earlier.role == newer.role == "user", change=parts.changes)
-            ):
-                self._lose(earlier, old.value, parts.said)
+        said, by_user = newer.wording.said, newer.role == "user"
+        for earlier in self._claimed.get(new.key, ()):
+            if not _may(earlier, newer):
+                continue
+            for old in earlier.wording.claims:
+                if (
+                    old.key == new.key
+                    and _differ(old, said)
+                    and _is_newer(
+                        new, old, by_user=by_user and earlier.role == "user", change=newer.wording.is_change
+                    )
+                ):
+                    self._lose(earlier, old.value, said)
 
-    def _drop_named(self, newer: Stated, said: frozenset[str]) -> None:
+    def _drop_named(self, newer: Stated) -> None:
         """What the sentence itself names as given up goes where the rest is about the same."""
+        said = newer.wording.said
         for name in given_up(newer.text):
             if newer.role != "user" and not any(map(str.isdigit, name)):
                 continue
-            for earlier in self.mentioned.get(_same(name), ()):
+            for earlier in self._mentioned.get(_same(name), ()):
                 same = key_of(_clause_with(name, earlier.text)) - {_same(name)} <= said
                 if same and _may(earlier, newer) and not tells_apart(newer.text, earlier.text):
                     self._lose(earlier, name, said)
 
-    def _doubt(self, newer: Stated, said: frozenset[str]) -> None:
+    def _doubt(self, newer: Stated) -> None:
         """What says a value of the same shape of what seems the same thing may no longer hold."""
-        values = _values(newer.text)
+        said, values = newer.wording.said, newer.wording.values
         if not values:
             return
         shared: Counter[Stated] = Counter()
         for word in said.difference(*(map(bare, found) for found in values.values())):
-            shared.update(self.mentioned.get(word, ()))
+            shared.update(self._mentioned.get(word, {}).keys())
         for earlier, count in shared.items():
             if count < LEAST_SHARED or earlier.doubted or not _may(earlier, newer):
                 continue
-            if count <= SHARED * min(len(said), len(_parts_of(earlier.text).said)):
+            if count <= SHARED * min(len(said), len(earlier.left.said)):
                 continue
-            for shape, found in _values(earlier.text).items():
+            for shape, found in earlier.left.values.items():
                 if len(found) == len(values.get(shape, ())) == 1 and found != values[shape]:
-                    self.gone += found
+                    self.gone[earlier] += found
                     earlier.doubt(next(iter(found)))
 
     def _lose(self, earlier: Stated, value: str, said: frozenset[str]) -> None:
         if earlier.text and value in earlier.text:
-            self.gone.append(earlier.text)
+            self.gone[earlier].append(earlier.text)
             earlier.lose(value, said)
 
 
+def _add(newest: _Newest, sentence: Stated) -> None:
+    newest[sentence] = None
+    if len(newest) > MOST_CANDIDATES:
+        del newest[next(iter(newest))]
+
+
 def _may(earlier: Stated, newer: Stated) -> bool:
-    """Whether the newer sentence may replace what the earlier one says."""
-    if earlier.at == newer.at:
-        return False
-    return bool(earlier.text) and RANKS.get(earlier.role, 0) <= RANKS.get(newer.role, 0)
+    """Whether the newer sentence may replace the earlier one: what a user said no assistant does."""
+    is_another = earlier.at != newer.at and earlier.text != ""
+    return is_another and (newer.role == "user" or earlier.role != "user")
 
 
 def _is_newer(new: Statement, old: Statement, *, by_user: bool, change: bool) -> bool:
@@ -374,18 +466,6 @@ def _alike(old: str, new: str) -> bool:
     return is_hard(old) and is_hard(new) and kind_of_value(new) == kind_of_value(old)
 
 
-@Remembered
-def _values(text: str) -> dict[str, set[str]]:
-    """The exact words of a text, by their shape; a number in words has that of one in digits."""
-    found: dict[str, set[str]] = {}
-    for word in words(text):
-        if is_hard(word) or bare(word) in NUMBER_WORDS:
-            kind = "number" if bare(word) in NUMBER_WORDS else kind_of_value(word)
-            shape = f"{word.isupper()}{'-' in word}{'_' in word}" if kind == "name" else ""
-            found.setdefault(kind + shape, set()).add(word)
-    return found
-
-
 def _same(name: str) -> str:
     return singular(bare(name))
 
@@ -394,12 +474,8 @@ def _clause_with(value: str, text: str) -> str:
     return next((clause for clause in clauses_of(text) if value in clause), text)
 
 
-MOST_CHARS_IN_ALL = 20_000_000
-"""So much of all messages together is looked at."""
-
-LEAST_CHARS, MOST_CHARS = 2_000, 100_000
-"""Of one message at least and at most so much is looked at, head and tail together."""
-
+MOST_CHARS = 100_000
+"""Of one message at most so much is looked at, head and tail together."""
 
 _CODE = pattern(r"=|[({\[,]$|^[#>+|-]")
 """In a long message, what may be a line of code, though it looks like words."""
@@ -417,7 +493,9 @@ SHORT = 6
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Spoken:
-    """One sentence of a message; `at` and `number` are its place, `weight` is how much it matters.
+    """What is left of one sentence; `at` and `number` are its place, `weight` is how much it matters.
+
+    One that is `doubted` may no longer hold.
 
     One that is not `telling` comes last of all. One that is `light` neither binds nor holds anything exact;
     one that is `alone` can be understood without those before it.
@@ -425,8 +503,11 @@ class Spoken:
 
     at: int
     number: int
+    role: str
+    text: str
     sentence: Sentence
-    stated: Stated
+    look: "_Look"
+    doubted: bool
     weight: float = 0.0
     telling: bool = False
     light: bool = False
@@ -438,37 +519,34 @@ class Spoken:
     @property
     def is_of_short_message(self) -> bool:
         """Whether a user said it in a few words, which are to be kept together."""
-        return self.stated.role == "user" and not self.long and not self.sentence.pasted
-
-    @property
-    def text(self) -> str:
-        """What is left of it once newer sentences were heard."""
-        return self.stated.text
+        return self.role == "user" and not self.long and not self.sentence.pasted
 
 
-def spoken(entries: Sequence[Entry], *, before: Iterable[Spoken] = ()) -> list[Spoken]:
-    """Every sentence of users and assistants in order, those said again later left out.
-
-    `before` is what was said before them.
-    """
-    most = max(LEAST_CHARS, min(MOST_CHARS, MOST_CHARS_IN_ALL // max(1, len(entries))))
-    found = [
-        one
-        for entry in entries
-        if entry.original.role in ("user", "assistant")
-        for one in _numbered(
-            entry.seq, entry.original.role, list(enumerate(sentences(entry.original.text, most_chars=most)))
+def stated_in(at: int, worded: Sequence[tuple[int, Sentence, Wording]]) -> Iterator[Stated]:
+    """The sentences of a message, each with its number in it."""
+    is_long = sum(not sentence.pasted for _, sentence, _ in worded) > SHORT
+    for number, sentence, wording in worded:
+        yield Stated(
+            long=is_long,
+            at=at,
+            number=number,
+            sentence=sentence,
+            wording=wording,
+            left=wording,
+            firm=not sentence.pasted and not (is_long and _CODE.search(sentence.text)),
+            first=number == 0,
+            last=number == worded[-1][0],
         )
-    ]
-    return _once([*before, *found])
 
 
-def retold(earlier: Earlier) -> Iterator[Spoken]:
-    """The sentences of an earlier record: each text a message, in places before all that was said since."""
-    texts = [("user", text) for text in earlier.asked]
-    texts += [("assistant", text) for text in earlier.decided]
+def retold(texts: Sequence[tuple[str, str]]) -> Iterator[Stated]:
+    """The sentences of an earlier record, given as roles and texts.
+
+    Each text is a message, in a place before all that was said since.
+    """
     for at, (role, text) in enumerate(texts, -len(texts)):
-        yield from _numbered(at, role, list(_with_gaps(text)))
+        parts = list(_with_gaps(text))
+        yield from stated_in(at, [(number, one, Wording(one.text, role)) for number, one in parts])
 
 
 def _with_gaps(text: str) -> Iterator[tuple[int, Sentence]]:
@@ -479,34 +557,6 @@ def _with_gaps(text: str) -> Iterator[tuple[int, Sentence]]:
             yield number, sentence
             number += 1
         number += 1
-
-
-def _numbered(at: int, role: str, parts: Sequence[tuple[int, Sentence]]) -> Iterator[Spoken]:
-    is_long = sum(not sentence.pasted for _, sentence in parts) > SHORT
-    for number, sentence in parts:
-        yield Spoken(
-            long=is_long,
-            at=at,
-            number=number,
-            sentence=sentence,
-            stated=Stated(
-                text=sentence.text,
-                role=role,
-                at=at,
-                firm=not sentence.pasted and not (is_long and _CODE.search(sentence.text)),
-            ),
-            first=number == 0,
-            last=number == parts[-1][0],
-        )
-
-
-def _once(found: Sequence[Spoken]) -> list[Spoken]:
-    """Of sentences that say the same, letter for letter, the newest; the task where it stood first."""
-    newest: dict[tuple[str, str], Spoken] = {}
-    for one in found:
-        newest[one.stated.role, one.text.casefold()] = one
-    kept = {id(one) for one in newest.values()}
-    return [one for one in found if id(one) in kept]
 
 
 Said: TypeAlias = tuple[Spoken, ...]
@@ -520,7 +570,7 @@ LEAST_ALONE = 4
 """With so many words that mean something, an exact one among them, a sentence says of what it speaks."""
 
 AGAIN = 4
-"""So much less weighs what was said again with another number or name."""
+"""So much less weighs what was said again with another number or name, or may have been."""
 
 LEAST_CHARS_WEIGHED = 40
 """What is shorter weighs no more for its length."""
@@ -530,14 +580,13 @@ def weigh(found: Sequence[Spoken], *, task: int | None) -> None:
     """Give each sentence its weight: what binds, decides or gives a value, and what was said but once.
 
     One that says nothing, a nod or what is about to be done, has none. Of those that differ in nothing but
-    what is exact the newest weighs most.
+    what is exact the newest weighs most; one whose value may no longer hold weighs less than it.
     """
-    looks = [_LOOKS[one.stated.role](one.text) for one in found]
-    uses = Counter(chain.from_iterable(look.content for look in looks))
+    uses = Counter(chain.from_iterable(one.look.content for one in found))
     newer: set[tuple[str, ...]] = set()
-    for one, look in reversed(list(zip(found, looks, strict=True))):
-        by_user = one.stated.role == "user"
-        one.telling = not one.sentence.pasted and (look.cue > 0 or look.hard or by_user)
+    for one in reversed(found):
+        look = one.look
+        one.telling = not one.sentence.pasted and (look.cue > 0 or look.hard or one.role == "user")
         one.light = not (look.cue > 0 or look.hard)
         one.alone = look.hard and len(look.content) >= LEAST_ALONE
         if look.cue > 0 or not look.says_nothing:
@@ -545,9 +594,11 @@ def weigh(found: Sequence[Spoken], *, task: int | None) -> None:
             said_once = sum([1 / uses[word] for word in look.content]) / max(1, len(look.content))
             one.weight = 1.5 * look.hard + look.cue + place + 2 * said_once
             one.weight /= 2 if look.asks else 1
+        again = one.doubted
         if look.hard and len(look.around) >= LEAST_ALONE:
-            one.weight /= AGAIN if look.around in newer else 1
+            again = again or look.around in newer
             newer.add(look.around)
+        one.weight /= AGAIN if again else 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -596,12 +647,6 @@ def _cue_of_assistant(text: str) -> float:
     return 2.0 * decides(text) + 1.5 * is_keyed(text)
 
 
-_LOOKS = {
-    "user": Remembered(lambda text: _look(text, _cue_of_user, by_user=True)),
-    "assistant": Remembered(lambda text: _look(text, _cue_of_assistant, by_user=False)),
-}
-
-
 def _of_task(one: Spoken, task: int | None) -> float:
     """What the first message of all asks for stands mostly in its first sentences."""
     return 0.0 if one.at != task else 3.0 if one.number < HEAD else 1.0
@@ -610,39 +655,33 @@ def _of_task(one: Spoken, task: int | None) -> float:
 def said_together(found: Sequence[Spoken], *, most_chars: float) -> list[Said]:
     """The sentences of each short message of a user together, all others one by one; none of no weight.
 
-    Light ones before one that can be understood by itself are no part of it: "Go on. Ann Quist owns it now."
+    Such a message is parted before each sentence that can be understood by itself: "Go on. Ann Quist owns it
+    now."
     """
-    together: dict[object, list[Spoken]] = {}
+    said: list[Said] = [(one,) for one in found if one.weight > 0 and not one.is_of_short_message]
+    together: defaultdict[int, list[Spoken]] = defaultdict(list)
     for one in found:
-        place = one.at if one.is_of_short_message else (one.at, one.number)
-        together.setdefault(place, []).append(one)
-    said: list[Said] = []
+        if one.is_of_short_message:
+            together[one.at].append(one)
     for group in together.values():
-        if sum(len(one.text) for one in group) <= most_chars:
-            opening = _opening(group)
-            said += filter(None, (tuple(group[:opening]), tuple(group[opening:])))
-        else:
-            said += ((one,) for one in group)
-    return [each for each in said if any(one.weight > 0 for one in each)]
-
-
-def _opening(group: Sequence[Spoken]) -> int:
-    """How many light sentences stand before one that needs none of them."""
-    first = next((at for at, one in enumerate(group) if not one.light), 0)
-    return first if group[first].alone else 0
+        short = sum(len(one.text) for one in group) <= most_chars
+        begins = [at for at, one in enumerate(group) if at == 0 or one.alone or not short]
+        parts = (tuple(group[at:end]) for at, end in pairwise([*begins, len(group)]))
+        said += (part for part in parts if any(one.weight > 0 for one in part))
+    return said
 
 
 def by_weight(found: Iterable[Said]) -> tuple[list[Said], list[Said]]:
     """The heaviest for their length first, of equal ones the newest; those that tell, and the others."""
-    ranked = sorted(found, key=lambda said: (-_density(said), -said[0].at, said[0].number))
-    return (
-        [said for said in ranked if any(one.telling for one in said)],
-        [said for said in ranked if not any(one.telling for one in said)],
-    )
+    telling: list[Said] = []
+    lighter: list[Said] = []
+    for said in sorted(found, key=lambda said: (-_density(said), -said[0].at, said[0].number)):
+        (telling if any(one.telling for one in said) else lighter).append(said)
+    return telling, lighter
 
 
 def _density(said: Said) -> float:
-    return max(one.weight for one in said) / (LEAST_CHARS_WEIGHED + sum(len(one.text) for one in said))
+    return sum([one.weight for one in said]) / (LEAST_CHARS_WEIGHED + sum([len(one.text) for one in said]))
 
 
 def as_lines(kept: Iterable[Spoken]) -> list[str]:
