@@ -383,7 +383,7 @@ def test_tools_of_sets_are_held_to_the_rules_of_tools() -> None:
         def tools(self) -> Sequence[Tool]:
             return [Tool(name="x", description="", parameters={}, function=len)] * 2
 
-    twice = r"two tools are called 'todo_write', both agentloop\.todo\.todo_write: give it once, or"
+    twice = r"two tools are called 'todo_write', both agentloop\.toolsets\.todo\.todo_write: give it once, or"
     with pytest.raises(ToolDefinitionError, match=twice):
         Agent(ScriptedModel([]), tools=[Todo(), Todo()])
     with pytest.raises(ToolDefinitionError, match="two tools are called 'x'"):
