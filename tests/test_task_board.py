@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from agentloop import Agent, Compaction, SyncRunner, Task, TaskBoard, stores, task_board
+from agentloop import Agent, Compaction, SyncRunner, Task, TaskBoard, stores
 from agentloop._plumbing.processes import this_process
 from agentloop.errors import DamagedError, StoreError, UsageError
 from agentloop.events import Noted
@@ -22,6 +22,7 @@ from agentloop.prompts import KEPT_IN_SIGHT
 from agentloop.stores import InMemoryStore, SQLiteStore
 from agentloop.strategies import KeepRecentTurns
 from agentloop.testing import ScriptedModel, calls
+from agentloop.toolsets import task_board
 from tests.cli_kit import program
 
 ROOT = Path(__file__).parent.parent

@@ -14,11 +14,11 @@ from agentloop import Agent, Compaction, Message, Runner, Secrets, SyncRunner, T
 from agentloop.errors import ModelUnavailableError, UsageError
 from agentloop.messages import SeenMessage
 from agentloop.models import ModelRequest
-from agentloop.prompts import TODO_LIST, TODO_WRITE
+from agentloop.prompts import TODO_LIST
 from agentloop.stores import SQLiteStore
 from agentloop.strategies import KeepRecentTurns
 from agentloop.testing import ScriptedModel, calls
-from agentloop.toolsets import todo_write
+from agentloop.toolsets import TODO_WRITE, todo_write
 from tests.kit import assert_valid
 
 TWO_TURNS = Compaction(strategy=KeepRecentTurns(1), tool=False)
