@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from operator import is_
 from typing import Any, Self, TypeAlias, TypedDict, TypeGuard
 
-from agentloop._plumbing.strict_json import cleaned, strict_value
+from agentloop._plumbing.strict_json import cleaned, mapping_or_empty, strict_value
 from agentloop.bounds import MOST_NESTED
 from agentloop.errors import UsageError
 from agentloop.media import label_of
@@ -55,7 +55,7 @@ class ToolCall:
     @classmethod
     def from_openai(cls, data: Json) -> Self:
         """Read one item of `tool_calls`, losing nothing."""
-        function, custom = _object(data.get("function")), _object(data.get("custom"))
+        function, custom = mapping_or_empty(data.get("function")), mapping_or_empty(data.get("custom"))
         arguments = function.get("arguments")
         if not arguments and "input" in custom:
             arguments = {"input": custom["input"]}
@@ -257,10 +257,6 @@ def _in_the_form_before(data: Json) -> Json | None:
         case {"role": "assistant", "function_call": {"name": str(name)} as function} if name:
             return {"id": "", "type": "function", "function": function}
     return None
-
-
-def _object(value: object) -> Json:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _text(value: object) -> str:

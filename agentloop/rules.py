@@ -13,12 +13,12 @@ names it so.
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from agentloop._plumbing.checks import shown
+from agentloop._plumbing.checks import several, shown
 from agentloop._plumbing.patterns import pattern
 from agentloop.errors import UsageError
 
@@ -128,9 +128,10 @@ class Rules:
     _rules: Mapping[Verdict, Sequence[_Rule]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        rules = {
-            name: [_rule(name, each) for each in _listed(name, getattr(self, name))] for name in _VERDICTS
-        }
+        rules: dict[Verdict, Sequence[_Rule]] = {}
+        for name in _VERDICTS:
+            several(name, getattr(self, name), "a list of rules such as 'shell(git *)'")
+            rules[name] = [_rule(name, each) for each in getattr(self, name)]
         object.__setattr__(self, "_rules", rules)
 
     @property
@@ -200,12 +201,6 @@ class Rules:
 
 _STRICT: Sequence[Verdict] = ("deny", "ask")
 _VERDICTS: Sequence[Verdict] = ("deny", "ask", "allow")
-
-
-def _listed(name: str, given: object) -> Iterable[object]:
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise UsageError(f"{name} must be a list of rules such as 'shell(git *)', not {shown(given)}")
-    return given
 
 
 def _rule(name: str, text: object) -> _Rule:

@@ -13,11 +13,10 @@ from typing import Any, Generic, Self
 import agentloop.compaction as compaction
 import agentloop.sessions as sessions_face
 from agentloop._plumbing.aio import to_its_end
-from agentloop._plumbing.checks import above_zero, shown, text_or_none, whole
+from agentloop._plumbing.checks import above_zero, instance_or_none, shown, text_or_none, whole
 from agentloop.approvals import Answers, Approver, Pending, checked_answers
 from agentloop.callbacks import Callbacks, checked_callbacks
-from agentloop.context import Budget
-from agentloop.emitter import CALLBACK_SECONDS, Emitter, Sink, drop_event
+from agentloop.emitter import CALLBACK_SECONDS, Sink, drop_event
 from agentloop.errors import SessionNotFoundError, UsageError
 from agentloop.events import EventFilter, Record, select
 from agentloop.messages import Message
@@ -38,7 +37,6 @@ from agentloop.run import (
 from agentloop.sessions import (
     Conversation,
     Leases,
-    Rebase,
     Session,
     Sessions,
     WhenBusy,
@@ -118,8 +116,7 @@ class Runner(Generic[Output_co]):
         if not isinstance(agent, Agent):
             raise UsageError(f"agent must be an Agent(model, …), not {shown(agent)}")
         text_or_none("folder", folder)
-        if not isinstance(rules, Rules | None):
-            raise UsageError(f"rules must be Rules(…), or None, not {shown(rules)}")
+        instance_or_none("rules", rules, Rules)
         if approver is not None and not callable(approver):
             raise UsageError(f"approver must be a function of a Pending, or None, not {shown(approver)}")
         self._config = RunConfig(
@@ -131,7 +128,6 @@ class Runner(Generic[Output_co]):
                 folder=folder,
                 ttl_seconds=checked_ttl(ttl_seconds),
             ),
-            new_keeper=new_keeper,
             run_sub_agent=run_sub_agent,
             redaction=Redaction(self._redact),
             callbacks=checked_callbacks(callbacks),
@@ -400,30 +396,9 @@ class Runner(Generic[Output_co]):
         """What looks at a session or compacts it, whoever runs on it."""
         emitter = self._config.emitter(session_id, drop_event)
         with contextlib.closing(emitter.callback_list):
-            budget = await self._config.first_budget()
-            yield new_keeper(self._config, emitter, budget, rebase_any)
+            yield await self._config.keeper(emitter, rebase_any)
 
 
 def config_of(runner: Runner[Any]) -> RunConfig:
     """What its runs share, for who does the runs in another way."""
     return runner._config
-
-
-def new_keeper(
-    config: RunConfig, emitter: Emitter, budget: Budget, rebase: Rebase
-) -> "compaction.ContextKeeper":
-    """What keeps the context of one run inside this budget, by the agent's policy.
-
-    Its parts load with the first run: the face of compaction loads them when they are first named.
-    """
-    policy = config.agent.compaction
-    compactor = compaction.Compactor(
-        policy=policy or compaction.Compaction(),
-        model=config.agent.model,
-        prefix=config.prefix,
-        transcripts=config.transcripts,
-        emitter=emitter,
-        rebase=rebase,
-        tool_sets=config.agent.tool_sets,
-    )
-    return compaction.ContextKeeper(policy=policy, budget=budget, compactor=compactor)

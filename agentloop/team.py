@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
-from agentloop._plumbing.checks import flag, shown
+from agentloop._plumbing.checks import checked_name, flag, instance_or_none, several, shown
 from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.to_text import as_text
 from agentloop._plumbing.truncate import beginning, ends
@@ -47,11 +47,10 @@ from agentloop.toolsets import (
     MemberBoard,
     Task,
     TaskBoard,
-    checked_name,
+    as_retry,
     checked_text,
     claimed_text,
     held_by,
-    told,
     waits_for,
 )
 
@@ -153,7 +152,7 @@ def _inbox(letters: Sequence[Letter]) -> str:
     """The oldest of these letters that have room, below a label that says up to which one they are."""
     texts, chars = [], 0
     for letter in letters:
-        texts.append(_shown(letter))
+        texts.append(_letter_text(letter))
         chars += len(texts[-1])
         if chars > MOST_INBOX_CHARS:
             break
@@ -161,7 +160,7 @@ def _inbox(letters: Sequence[Letter]) -> str:
     return "\n".join((INBOX.format(id=letters[len(texts) - 1].id), *texts, *more))
 
 
-def _shown(letter: Letter) -> str:
+def _letter_text(letter: Letter) -> str:
     return f"[{_head(letter)}] {letter.text}".rstrip()
 
 
@@ -255,16 +254,16 @@ class _Inbox(ToolSet):
         return INBOX_REMINDER.format(notes="; ".join(notes)) if new else ""
 
     async def _send(self, to: str, text: str) -> str:
-        return _sent(await told(self.mail.send(self.name, to, text)))
+        return _sent(await as_retry(self.mail.send(self.name, to, text)))
 
     async def _broadcast(self, text: str) -> str:
-        return _sent(await told(self.mail.send(self.name, None, text)))
+        return _sent(await as_retry(self.mail.send(self.name, None, text)))
 
     async def _ask(self, to: str, kind: Kind, text: str) -> str:
-        return _sent(await told(self.mail.send(self.name, to, text, kind)))
+        return _sent(await as_retry(self.mail.send(self.name, to, text, kind)))
 
     async def _answer(self, id: int, approved: bool, text: str) -> str:
-        return _sent(await told(self.mail.answer(self.name, id, approved, text)))
+        return _sent(await as_retry(self.mail.answer(self.name, id, approved, text)))
 
     async def _read(self) -> str:
         unread = await self.unread()
@@ -278,7 +277,9 @@ def _sent(letter: Letter) -> str:
 _Turn: TypeAlias = asyncio.Task[RunResult | None]
 
 
-async def _ended(turns: dict[str, _Turn], results: list[RunResult], failures: list[BaseException]) -> None:
+async def _collect_ended(
+    turns: dict[str, _Turn], results: list[RunResult], failures: list[BaseException]
+) -> None:
     """Wait for a while for a turn to end, and take out what has ended, with what came of it."""
     waiting = turns.values() or [asyncio.create_task(asyncio.sleep(POLL_SECONDS))]
     await asyncio.wait(waiting, timeout=POLL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
@@ -365,10 +366,9 @@ class Team:
                 raise UsageError(f"no agent may be called {USER}: that is who writes from outside")
             if not isinstance(agents[each], Agent):
                 raise UsageError(f"agents must be a mapping of names to agents, not {shown(agents[each])}")
-        if not isinstance(board, TaskBoard | None):
-            raise UsageError(f"board must be a TaskBoard(…) or None, not {shown(board)}")
-        if isinstance(workers, str) or not isinstance(workers, Iterable | None):
-            raise UsageError(f"workers must be a list of names of agents, not {shown(workers)}")
+        instance_or_none("board", board, TaskBoard)
+        workers = agents if workers is None else workers
+        several("workers", workers, "a list of names of agents")
         self.store = open_store(store)
         if not isinstance(self.store, GrantsLeases) or not isinstance(self.store, TellsLeases):
             raise UsageError(
@@ -376,7 +376,7 @@ class Team:
             )
         self.name, self.agents = checked_name("name", name), dict(agents)
         self.board = board or TaskBoard(self.store, owner=USER, name=name)
-        self.workers = frozenset(agents if workers is None else workers)
+        self.workers = frozenset(workers)
         if strangers := sorted(map(shown, self.workers - agents.keys())):
             raise UsageError(f"there is no agent {strangers[0]} for workers: there are {', '.join(agents)}")
         self._hide = Redaction(None if redact is None else checked_redaction(redact)).hide
@@ -489,7 +489,7 @@ class Team:
                             at_work.add(name)
                 if not at_work:
                     break
-                await _ended(turns, results, failures)
+                await _collect_ended(turns, results, failures)
         finally:
             for turn in turns.values():
                 turn.cancel()

@@ -141,10 +141,6 @@ def long_log(length: int) -> list[Event]:
     return list(islice(LongLog().events(), length))
 
 
-def restores_behind(events: Sequence[Event], kept: int) -> bool:
-    return any(isinstance(event, Restored) for event in events[kept:])
-
-
 @pytest.mark.many(20)
 @given(logs(), st.data(), tails)
 async def test_l13_the_context_from_a_checkpoint_and_the_rest_equals_the_one_from_scratch(

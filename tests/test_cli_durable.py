@@ -212,7 +212,7 @@ def test_a_secret_in_a_prompt_never_reaches_the_queue(url: str, tmp_path: Path) 
         (("submit", "", "--store", "postgresql://h/d"), "the prompt is empty"),
         (("submit", "x", "y", "--store", "postgresql://h/d"), "too many"),
         (("submit", "x", "--session", "../x", "--store", "postgresql://h/d"), "bad session id"),
-        (("submit", "x", "--queue", "a b", "--store", "postgresql://h/d"), "bad queue"),
+        (("submit", "x", "--queue", "a b", "--store", "postgresql://h/d"), "queue must be a name"),
         (
             ("worker", "-m", "offline", "--queue", "a:0", "--store", "postgresql://h/d"),
             "--queue NAME:N: '0' is no",

@@ -138,7 +138,7 @@ async def test_one_process_has_one_worker(url: str, queue: RunQueue) -> None:
         (lambda: Worker(Agent(ScriptedModel([])), "postgresql://h/d", queues=5), "queues must be a list"),  # type: ignore[arg-type]
         (lambda: Worker(Agent(ScriptedModel([])), "postgresql://h/d", callbacks=[5]), "callbacks must be"),  # type: ignore[list-item]
         (lambda: Worker("agent", "postgresql://h/d"), "agent must be an Agent"),  # type: ignore[arg-type]
-        (lambda: QueueLimits(name="a b"), "bad queue"),
+        (lambda: QueueLimits(name="a b"), "queue must be a name"),
         (lambda: QueueLimits(name="q", most=0), "most"),
         (lambda: Rate(runs=0, seconds=1), "runs"),
         (lambda: Rate(runs=1, seconds=0), "seconds"),
@@ -161,7 +161,7 @@ async def test_bad_orders_are_refused_before_anything_is_stored(queue: RunQueue)
     for bad, words in (
         (queue.submit(" "), "the prompt is empty"),
         (queue.submit("x", session_id="../x"), "bad session id"),
-        (queue.submit("x", queue="_dbos_internal_queue"), "bad queue"),
+        (queue.submit("x", queue="_dbos_internal_queue"), "queue must be a name"),
         (queue.run("nope"), "there is no run 'nope'"),
         (queue.answer("nope"), "there is no run 'nope'"),
     ):

@@ -32,8 +32,6 @@ from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider
 from tests.strict_replies import Call, Reply
 
-NOT_A_CITY = '{"name": "Rome", "people": "many"}'
-
 
 class City(BaseModel):
     """A place with people."""

@@ -7,7 +7,7 @@ an error shows a value.
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import inf
 from typing import TypeGuard
 
@@ -198,6 +198,26 @@ def called(
     example = f"{value.__name__}(…)" if isinstance(value, type) else such_as
     hint = f": write one such as {example}" if example else ""
     raise UsageError(f"{name} must be {wanted}, no class and not async, not {shown(value)}{hint}")
+
+
+def instance_or_none(name: str, value: object, kind: type) -> None:
+    """Refuse what is no object of this class, None let pass."""
+    _hold(name, value, f"a {kind.__name__}(…) or None", so=isinstance(value, kind | None))
+
+
+def several(name: str, values: object, wanted: str) -> None:
+    """Refuse what cannot be gone through one by one; a text is one, not several."""
+    _hold(name, values, wanted, so=isinstance(values, Iterable) and not isinstance(values, str | bytes))
+
+
+_NAME = pattern(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+def checked_name(name: str, value: str) -> str:
+    """The value itself, a name of 1 to 64 of A-Z a-z 0-9 . _ -, beginning with a letter or a digit."""
+    so = isinstance(value, str) and _NAME.fullmatch(value) is not None
+    _hold(name, value, "a name of 1 to 64 of A-Z a-z 0-9 . _ -, beginning with a letter or a digit", so=so)
+    return value
 
 
 def _hold(name: str, value: object, wanted: str, *, so: bool) -> None:

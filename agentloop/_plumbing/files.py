@@ -11,7 +11,7 @@ _PIECE_BYTES = 1_000_000
 """Between two pieces a signal has its turn."""
 
 
-def beginning_of(path: Path, most_bytes: int) -> bytes:
+def beginning_of(path: Path, most_bytes: int) -> bytearray:
     """What a file holds, up to `most_bytes` of it.
 
     Raises:
@@ -25,7 +25,7 @@ def beginning_of(path: Path, most_bytes: int) -> bytes:
         data = bytearray()
         while piece := file.read(min(_PIECE_BYTES, most_bytes - len(data))):
             data += piece
-    return bytes(data)
+    return data
 
 
 def read_text(path: Path, most_bytes: int) -> str:

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentloop._plumbing.patterns import pattern
@@ -175,3 +176,13 @@ def list_or_object(text: str) -> Any:
     except ValueError:
         return None
     return value if isinstance(value, list | dict) else None
+
+
+def mapping_or_empty(value: object) -> Mapping[str, Any]:
+    """The value where it is an object of JSON, else an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def list_or_empty(value: object) -> Sequence[Any]:
+    """The value where it is a list of JSON, else an empty one."""
+    return value if isinstance(value, list | tuple) else ()

@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AbstractContextManager, aclosing, suppress
+from contextlib import AbstractContextManager, AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -17,7 +17,7 @@ from agentloop._plumbing.amounts import whole_of
 from agentloop._plumbing.private_files import make_private_file, make_private_folder
 from agentloop.cli.asking import Asking
 from agentloop.cli.build import AgentSetup, make_runner, window_notice
-from agentloop.cli.compact import compaction_text, preview_text, rewind_text, undone
+from agentloop.cli.compact import compaction_text, preview_text, rewind_text, undo_text
 from agentloop.cli.faults import is_refusal_of_message, one_line, show_where, with_option
 from agentloop.cli.input import dropped_files
 from agentloop.cli.process import before_leaving, leave_on_second, on_interrupt
@@ -67,27 +67,17 @@ async def chat(
     """
     console = error_console()
     warn(console, *built.notices)
-    with before_leaving(end_all):
-        return await _talk(settings, built, choice, first, attached, console)
-
-
-async def _talk(
-    settings: Settings,
-    built: AgentSetup,
-    choice: SessionChoice,
-    first: str | None,
-    attached: Sequence[File],
-    console: Console,
-) -> int:
     asking = Asking(console, settings.workdir)
-    async with make_runner(built, settings, console, asking) as runner:
+    async with AsyncExitStack() as until_end:
+        until_end.enter_context(before_leaving(end_all))
+        runner = await until_end.enter_async_context(make_runner(built, settings, console, asking))
         session_id = await session_id_for(choice, runner.store, settings.workdir, owner=settings.owner)
         talk = Chat(runner, session_id, console, settings, attached, asking)
         where = f"session {session_id}" if talk.stored else "nothing is stored"
         say(console, f"{where}; /help lists the commands, Ctrl-D ends", style="dim")
         try:
             if choice.continues:
-                await talk.catch_up()
+                await talk.interruptible(talk.catch_up())
             await talk.go_on(first)
         finally:
             if talk.spoke and talk.stored:
@@ -167,9 +157,6 @@ class Chat:
 
     async def catch_up(self) -> None:
         """Show where the session stands, and go on with a run that was left unfinished."""
-        await self.interruptible(self._go_on_with_pending())
-
-    async def _go_on_with_pending(self) -> None:
         if (await self._status()).pending:
             warn(self._console, "a run was left unfinished: going on with it")
             await self.answer(None)
@@ -265,7 +252,7 @@ class Chat:
         say(self._console, "your next message asks again" if waiting else "nothing waits for a yes")
 
     async def _undo(self, _: str) -> None:
-        show(self._console, await undone(self._runner, self.session_id))
+        show(self._console, await undo_text(self._runner, self.session_id))
         await self._status()
 
     def _toolbar(self) -> str:

@@ -87,7 +87,7 @@ def undo(name: str, **_: Any) -> int:
     """Take the newest compaction or rewind of a session back."""
 
     async def work(runner: Runner, session_id: str) -> _Done:
-        return "answered", await undone(runner, session_id)
+        return "answered", await undo_text(runner, session_id)
 
     return _on_session(name, _without_model(), work)
 
@@ -194,7 +194,7 @@ def _costs(preview: CompactionPreview) -> Iterator[str]:
         yield f"the lost cache costs {dollars(preview.cache_cost)} once"
 
 
-async def undone(runner: Runner, session_id: str) -> str:
+async def undo_text(runner: Runner, session_id: str) -> str:
     """What `undo` did, in one line."""
     position = await runner.undo(session_id)
     if position is None:

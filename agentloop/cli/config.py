@@ -44,7 +44,7 @@ def config(context: click.Context, as_json: bool) -> int:
         run_to_end(output.write(json.dumps(data | ({"faults": told} if told else {}), indent=2) + "\n"))
         return exit_status("usage" if told else "answered")
     lines = [columns(key, value, source) for key, (value, source) in rows.items()]
-    return _shown(output, listing(_HEADING, lines, output), settings.faults)
+    return _write_page(output, listing(_HEADING, lines, output), settings.faults)
 
 
 def _rows(settings: Settings) -> Iterator[tuple[str, str, str]]:
@@ -55,7 +55,8 @@ def _rows(settings: Settings) -> Iterator[tuple[str, str, str]]:
             default = getattr(settings, FIELDS.get(option.name, option.name), None)
             yield key, _default(key, default), "default"
         else:
-            yield key, redacted(_said(key, choice), hide), choice.source.rpartition(": ")[0] or choice.source
+            where = choice.source.rpartition(": ")[0] or choice.source
+            yield key, redacted(_value_text(key, choice), hide), where
 
 
 def _default(key: str, value: object) -> str:
@@ -67,7 +68,7 @@ def _default(key: str, value: object) -> str:
     return "-" if value in (None, (), frozenset()) else str(value)
 
 
-def _said(key: str, choice: Choice) -> str:
+def _value_text(key: str, choice: Choice) -> str:
     """The value as it was written, without what may be secret."""
     values = choice.value if isinstance(choice.value, tuple) else (choice.value,)
     if key == "header":
@@ -184,7 +185,7 @@ def paths() -> int:
         "working folder": settings.workdir,
     }
     lines = [columns(what, str(where)) for what, where in rows.items()]
-    return _shown(output, listing(_PATHS, lines, output), settings.faults)
+    return _write_page(output, listing(_PATHS, lines, output), settings.faults)
 
 
 @click.command()
@@ -196,10 +197,10 @@ def completion(shell: str) -> int:
     """
     output, kind = StandardOutput.claimed(), get_completion_class(shell)
     assert kind is not None
-    return _shown(output, kind(program, {}, "agentloop", COMPLETE_VARIABLE).source() + "\n")
+    return _write_page(output, kind(program, {}, "agentloop", COMPLETE_VARIABLE).source() + "\n")
 
 
-def _shown(output: StandardOutput, text: str, faults: Sequence[UsageError] = ()) -> int:
+def _write_page(output: StandardOutput, text: str, faults: Sequence[UsageError] = ()) -> int:
     """Write the text, and below it what is wrong in files and variables; the exit status."""
     wrong = (columns("fault", redacted(str(fault), Secrets())) for fault in faults)
     run_to_end(output.write(text + "".join(wrong)))

@@ -1,16 +1,14 @@
 """Files of a call: text read from one that is whole and has an end, and one written whole or not at all."""
 
 import os
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
+from agentloop._plumbing.files import beginning_of
 from agentloop._plumbing.private_files import new_private_file
 from agentloop.errors import UsageError
-
-_PIECE_BYTES = 1_000_000
 
 
 def text_of(path: Path, *, most_bytes: int = 1_000_000) -> str:
@@ -19,18 +17,12 @@ def text_of(path: Path, *, most_bytes: int = 1_000_000) -> str:
     Raises:
         UsageError: it cannot be read, is no file with an end, holds more, or is not in UTF-8.
     """
-    name, data = repr(str(path)), bytearray()
+    name = repr(str(path))
     try:
-        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-        with os.fdopen(os.open(path, flags), "rb", buffering=0) as file:
-            is_file = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-            while is_file and len(data) <= most_bytes and (piece := file.read(_PIECE_BYTES)):
-                data += piece
+        data = beginning_of(path, most_bytes + 1)
     except (OSError, ValueError) as error:
         fault = getattr(error, "strerror", None) or error
         raise UsageError(f"{name} cannot be read: {fault}: check the path") from error
-    if not is_file:
-        raise UsageError(f"{name} is no file with an end: name one")
     if len(data) > most_bytes:
         raise UsageError(f"{name} holds more than {most_bytes // 1_000_000} MB: name a smaller one")
     return decoded(data, name)

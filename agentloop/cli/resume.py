@@ -159,7 +159,9 @@ def resume_settings(settings: Settings, choice: SessionChoice) -> tuple[SessionC
     session_id, folder, began = run_to_end(_look_up(settings, choice))
     found = SessionChoice(exact=session_id) if choice.exact else SessionChoice(existing=session_id)
     resumed = settings_of_run(settings, began) if began else settings
-    if folder in ("", str(settings.workdir)) or any(option[0] == "--workdir" for option in settings.given):
+    if folder in ("", str(settings.workdir)) or any(
+        option[0] == "--workdir" for option in settings.typed_options
+    ):
         return found, resumed
     words = f"the session's folder is {folder}; tools work in {settings.workdir}: --workdir changes that"
     return found, replace(resumed, resumed_with="; ".join(filter(None, (resumed.resumed_with, words))))
@@ -199,7 +201,7 @@ def settings_of_run(settings: Settings, began: RunStartRecord) -> Settings:
     """
     if began.setup is None:
         return settings
-    given = {option[0] for option in settings.given}
+    given = {option[0] for option in settings.typed_options}
     share = began.setup.compact_at
     said = _model_of(settings, began.model, began.setup, given)
     said["compact_at"] = "off" if share == 0 else share
@@ -265,7 +267,7 @@ def resume_hint(session_id: str, settings: Settings) -> str:
     An address with a secret in it is named in words alone, and so is each header. To take a session over is
     decided each time.
     """
-    given = [option for option in settings.given if not _takes_over(option)]
+    given = [option for option in settings.typed_options if not _takes_over(option)]
     headers = (f" and the same --header {name}, which is not kept" for name in settings.headers)
     return f"go on with: {_command((), given, ('-r', session_id))}" + "".join(headers)
 
@@ -275,7 +277,7 @@ def approve_hint(session_id: str, settings: Settings, calls: Sequence[str]) -> s
 
     It names the calls, since others may wait by the time it is typed.
     """
-    given = [option for option in settings.given if not _takes_over(option)]
+    given = [option for option in settings.typed_options if not _takes_over(option)]
     named = () if any(each.startswith("-") for each in calls) else calls  # a server may make up any id
     command = _command(("approve", session_id, *map(line_of, named)), given, ())
     return f"say yes by: {command}; no by --reject WHY, and --respond TEXT stands for its result"
@@ -283,7 +285,7 @@ def approve_hint(session_id: str, settings: Settings, calls: Sequence[str]) -> s
 
 def rewind_hint(session_id: str, settings: Settings) -> str:
     """The line that says how to take a message back that the server will never take."""
-    given = [option for option in settings.given if option[0] in _OF_SESSIONS]
+    given = [option for option in settings.typed_options if option[0] in _OF_SESSIONS]
     command = _command(("rewind",), given, (session_id,))
     return f"if it is your newest message that is refused, take it back: {command}"
 

@@ -322,7 +322,7 @@ class Settings:
     asks_for_model: bool = False
 
     @property
-    def given(self) -> tuple[tuple[str, ...], ...]:
+    def typed_options(self) -> tuple[tuple[str, ...], ...]:
         """The options of a run that stood on the command line, each as its words; no headers: secrets."""
         names = [each.name for each in REPEATED if each is not HEADER]
         return tuple(option for name in names for option in _words_of(name, self.choices))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
-from agentloop._plumbing.checks import above_zero, flag, fraction, shown
+from agentloop._plumbing.checks import above_zero, flag, fraction, instance_or_none, shown
 from agentloop.errors import UsageError
 from agentloop.models import ChatModel, check_model
 from agentloop.strategies import KeepRecentFraction, MicroCompact, Strategy, check_strategy
@@ -47,8 +47,7 @@ class Compaction:
     transcript_failure: TranscriptFailure = "stop"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.micro, MicroCompact | None):
-            raise UsageError(f"micro must be a MicroCompact(…) or None, not {shown(self.micro)}")
+        instance_or_none("micro", self.micro, MicroCompact)
         check_parts(self.trigger, None)
         check_strategy("strategy", self.strategy)
         flag("tool", self.tool)

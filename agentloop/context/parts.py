@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from agentloop._plumbing.strict_json import cleaned
+from agentloop._plumbing.strict_json import cleaned, list_or_empty
 from agentloop._plumbing.truncate import beginning, ends
 from agentloop.media import bare
 from agentloop.messages import Content, Json, labelled_part, text_of
@@ -205,7 +205,7 @@ def _joined(row: Sequence[Json]) -> Json:
     """Messages of an assistant as one."""
     kept = {key: value for message in row for key, value in message.items()}
     parts = [part for message in row for part in _parts(message.get("content")) if part != _text("")]
-    calls = [call for message in row for call in _list(message.get("tool_calls"))]
+    calls = [call for message in row for call in list_or_empty(message.get("tool_calls"))]
     said = (message.get("reasoning_content") for message in row)
     thoughts = [thought for thought in said if isinstance(thought, str) and thought]
     return _assistant(kept, parts, calls, thoughts)
@@ -222,7 +222,10 @@ def _of_message(data: Json) -> Iterator[Json]:
     kept = {key: value for key, value in data.items() if key not in _ENVELOPE}
     said = [_chat_part(part) for part in parts if _kind(part) not in _MOVED]
     if kept["role"] == "assistant":
-        calls = [*_list(data.get("tool_calls")), *(_call(part) for part in parts if _kind(part) in _CALLS)]
+        calls = [
+            *list_or_empty(data.get("tool_calls")),
+            *(_call(part) for part in parts if _kind(part) in _CALLS),
+        ]
         thoughts = [thought for part in parts if (thought := _thought(part))]
         yield _assistant(kept, said, calls, thoughts)
         yield from (_result(part) for part in parts if _kind(part) in _RESULTS)
@@ -255,11 +258,7 @@ def _plainest(parts: Sequence[Json]) -> str | list[Json]:
 def _parts(content: object) -> list[Json]:
     if isinstance(content, str):
         return [_text(content)]
-    return [part if isinstance(part, Mapping) else _text(str(part)) for part in _list(content)]
-
-
-def _list(value: object) -> Sequence[Any]:
-    return value if isinstance(value, list | tuple) else ()
+    return [part if isinstance(part, Mapping) else _text(str(part)) for part in list_or_empty(content)]
 
 
 def _kind(part: Json) -> str:
@@ -299,7 +298,7 @@ def _thought(part: Json) -> str:
     said = part.get("thinking") or part.get("text")
     if isinstance(said, str):
         return said
-    return text_of(_list(part.get("summary") or part.get("content")))
+    return text_of(list_or_empty(part.get("summary") or part.get("content")))
 
 
 def _chat_part(part: Json) -> Json:

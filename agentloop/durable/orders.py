@@ -1,16 +1,17 @@
 """What is queued and how it is shown: orders, queues and their limits, and when a step is tried again."""
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 from dbos import StepInfo, WorkflowStatus
 
 from agentloop._plumbing.checks import (
     MOST_COUNT,
+    checked_name,
     finite,
+    instance_or_none,
     is_kept_number,
     is_kept_whole,
     shown,
@@ -19,6 +20,7 @@ from agentloop._plumbing.checks import (
     whole,
     whole_or_none,
 )
+from agentloop._plumbing.strict_json import mapping_or_empty
 from agentloop._plumbing.to_text import first_line
 from agentloop.approvals import Answers, answers_from_json, answers_to_json
 from agentloop.errors import ConflictError, ModelUnavailableError, StoreError, TakenOverError, UsageError
@@ -136,8 +138,8 @@ CAN_GO_ON = ("CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED")
 
 def as_queued_run(status: WorkflowStatus) -> QueuedRun:
     """The run that this is the workflow of; whoever wrote it, what has not its type is left out."""
-    attributes, outcome = _object(status.attributes), _object(status.output)
-    used, cost = _object(outcome.get("usage")), outcome.get("cost")
+    attributes, outcome = mapping_or_empty(status.attributes), mapping_or_empty(status.output)
+    used, cost = mapping_or_empty(outcome.get("usage")), outcome.get("cost")
     came_to: list[RunState] = [word for word in get_args(RunStatus) if word == outcome.get("status")]
     asked, said = used.get("input"), used.get("output")
     return QueuedRun(
@@ -157,10 +159,6 @@ def as_queued_run(status: WorkflowStatus) -> QueuedRun:
         error=_text(outcome.get("error")) or _error_of(status),
         prompt=_text(attributes.get("prompt")),
     )
-
-
-def _object(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _text(value: object) -> str:
@@ -221,11 +219,10 @@ class QueueLimits:
     rate: Rate | None = None
 
     def __post_init__(self) -> None:
-        checked_queue(self.name)
+        checked_name("queue", self.name)
         whole_or_none("most", self.most, 1, most=MOST_COUNT)
         whole_or_none("each", self.each, 1, most=MOST_COUNT)
-        if not isinstance(self.rate, Rate | None):
-            raise UsageError(f"rate must be a Rate(runs=…, seconds=…), not {shown(self.rate)}")
+        instance_or_none("rate", self.rate, Rate)
 
 
 def with_limits(queues: Iterable[str | QueueLimits], concurrency: int) -> Sequence[QueueLimits]:
@@ -250,22 +247,6 @@ def with_limits(queues: Iterable[str | QueueLimits], concurrency: int) -> Sequen
     if not found:
         raise UsageError("queues is empty: name one, e.g. 'agentloop'")
     return list(found.values())
-
-
-_QUEUE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-
-
-def checked_queue(name: str) -> str:
-    """The name of a queue itself.
-
-    Raises:
-        UsageError: it is not 1 to 64 of A-Z a-z 0-9 . _ -, beginning with a letter or a digit.
-    """
-    if isinstance(name, str) and _QUEUE_NAME.fullmatch(name):
-        return name
-    raise UsageError(
-        f"bad queue {ascii(name)[:40]}: use 1 to 64 of A-Z a-z 0-9 . _ -, beginning with a letter or a digit"
-    )
 
 
 def checked_url(store: str) -> str:

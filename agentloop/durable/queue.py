@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer, EnqueueOptions, WorkflowStatus
 
 from agentloop._plumbing.aio import in_thread
-from agentloop._plumbing.checks import MOST_COUNT, shown, texts_or_none, whole_or_none
+from agentloop._plumbing.checks import MOST_COUNT, checked_name, shown, texts_or_none, whole_or_none
 from agentloop.approvals import Answers, checked_answers
 from agentloop.durable.engine import (
     DbosTables,
@@ -35,7 +35,6 @@ from agentloop.durable.orders import (
     Order,
     QueuedRun,
     as_queued_run,
-    checked_queue,
     checked_url,
     with_steps,
 )
@@ -82,7 +81,7 @@ class QueueClient:
         self._client: DBOSClient | None = None
         self._opening = threading.Lock()
 
-    async def asked(self, question: Callable[[DBOSClient], T]) -> T:
+    async def ask(self, question: Callable[[DBOSClient], T]) -> T:
         """What the database says to that.
 
         Raises:
@@ -92,7 +91,7 @@ class QueueClient:
             client = self._client
             if client is None:
                 client = await in_thread(self._open, await find_tables(self._url))
-            return await in_thread(lambda: _answered(client, question))
+            return await in_thread(lambda: _ask_without_pickles(client, question))
 
     async def close(self) -> None:
         """Let go of the database; harmless when called again."""
@@ -123,7 +122,7 @@ class QueueClient:
             return self._client
 
 
-def _answered(client: DBOSClient, question: Callable[[DBOSClient], T]) -> T:
+def _ask_without_pickles(client: DBOSClient, question: Callable[[DBOSClient], T]) -> T:
     with refusing_pickles():
         return question(client)
 
@@ -265,7 +264,7 @@ class RunQueue:
         run_id = run_id or uuid.uuid4().hex
         options: EnqueueOptions = {
             "workflow_name": WORKFLOW,
-            "queue_name": checked_queue(queue),
+            "queue_name": checked_name("queue", queue),
             "workflow_id": run_id,
             "queue_partition_key": order.session_id,
             "attributes": {
@@ -275,7 +274,7 @@ class RunQueue:
                 "prompt": title.replace("\0", "\ufffd"),  # its column takes no NUL
             },
         }
-        await self._client.asked(lambda client: client.enqueue(options, order.to_text()))
+        await self._client.ask(lambda client: client.enqueue(options, order.to_text()))
         return run_id
 
     async def runs(
@@ -315,7 +314,7 @@ class RunQueue:
             UsageError: there is none of that id.
         """
         [found] = await with_missing(self._url, [await self._one(run_id)])
-        steps = await self._client.asked(lambda client: client.list_workflow_steps(run_id))
+        steps = await self._client.ask(lambda client: client.list_workflow_steps(run_id))
         return with_steps(found, steps)
 
     async def answer(self, run_id: str) -> str:
@@ -355,7 +354,7 @@ class RunQueue:
             UsageError: there is none of that id.
         """
         await self._one(run_id)
-        await self._client.asked(lambda client: client.cancel_workflow(run_id))
+        await self._client.ask(lambda client: client.cancel_workflow(run_id))
         return await self._one(run_id)
 
     async def resume(self, run_id: str) -> QueuedRun:
@@ -372,7 +371,7 @@ class RunQueue:
                 f"in its session, submit another prompt: `agentloop submit --session {found.session_id} …`"
             )
         queue = as_queued_run(status).queue
-        await self._client.asked(lambda client: client.resume_workflow(run_id, queue_name=queue))
+        await self._client.ask(lambda client: client.resume_workflow(run_id, queue_name=queue))
         return await self._one(run_id)
 
     async def delete(self, run_id: str) -> None:
@@ -386,7 +385,7 @@ class RunQueue:
         if not found.is_over:
             raise UsageError(f"run {run_id!r} is {found.state}: cancel it first")
         async with exclude_workers(self._store, found):
-            await self._client.asked(lambda client: client.delete_workflow(run_id))
+            await self._client.ask(lambda client: client.delete_workflow(run_id))
 
     async def close(self) -> None:
         """Let go of the database; harmless when called again."""
@@ -404,7 +403,7 @@ class RunQueue:
         if self._owner is None:
             return
         await Sessions(store=self._store, owner=self._owner).check_free(session_id)
-        first = await self._client.asked(
+        first = await self._client.ask(
             lambda dbos: dbos.list_workflows(
                 name=WORKFLOW,
                 attributes={"session": session_id},
@@ -434,7 +433,7 @@ class RunQueue:
     async def _listed(self, *, session_id: str | None = None, **only: Any) -> list[WorkflowStatus]:
         wanted = {"session": session_id, "owner": self._owner}
         attributes = {name: value for name, value in wanted.items() if value is not None}
-        return await self._client.asked(
+        return await self._client.ask(
             lambda client: client.list_workflows(
                 name=WORKFLOW, load_input=False, attributes=attributes or None, **only
             )

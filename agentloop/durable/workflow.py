@@ -38,10 +38,10 @@ from agentloop.run import (
     approvals_in,
     ask_model,
     compact,
-    given_by,
     interrupted_record,
     loop,
     may_run_again,
+    output_of,
     settle_and_say,
     split_off_compact,
 )
@@ -460,4 +460,4 @@ class Execution:
         if status == "limit":
             return run.emitter.hide(partial_in(await self.held.records(), run.id))
         step = self.held.step() if status == "answered" else None
-        return given_by(run, step)[1] if isinstance(step, Finish) else ""
+        return output_of(run, step)[1] if isinstance(step, Finish) else ""

@@ -84,7 +84,7 @@ class McpTools(ToolSet):
         seconds: float,
     ) -> None:
         self._tell, self._seconds = tell, seconds
-        self._servers = [_Kept(server, self._take, tell, seconds) for server in servers]
+        self._servers = [_Connection(server, self._take, tell, seconds) for server in servers]
         self._taken = _RESERVED | {*taken}
         self._names: dict[tuple[str, str], str] = {}
         self._tools: tuple[Tool, ...] = ()
@@ -102,14 +102,14 @@ class McpTools(ToolSet):
 
     def _take(self) -> None:
         """Look at what the servers have listed, once all have: names go by their order."""
-        if not all(server.begun.done() for server in self._servers):
+        if not all(server.started.done() for server in self._servers):
             return
         tools = tuple(tool for server in self._servers for tool in self._tools_of(server))
         if [tool.schema for tool in tools] != [tool.schema for tool in self._tools]:
             self._tools = tools
             self._changed += 1
 
-    def _tools_of(self, server: "_Kept") -> Iterator[Tool]:
+    def _tools_of(self, server: "_Connection") -> Iterator[Tool]:
         for each in server.listed:
             try:
                 if len(json.dumps(each.input_schema)) > MOST_MCP_SCHEMA_CHARS:
@@ -171,7 +171,7 @@ async def mcp_tools(
     tools = McpTools(servers_in(sources), taken, tell, timeout_seconds)
     tasks = [asyncio.create_task(server.keep()) for server in tools._servers]
     try:
-        await asyncio.gather(*(server.begun for server in tools._servers))
+        await asyncio.gather(*(server.started for server in tools._servers))
         tools._take()
         yield tools
     finally:
@@ -181,7 +181,7 @@ async def mcp_tools(
             await to_its_end(asyncio.wait(tasks))
 
 
-class _Kept:
+class _Connection:
     """One server, and the connection to it while there is one.
 
     `listed` are the tools that it has; `on_listed` is called where they may be others than before.
@@ -198,13 +198,13 @@ class _Kept:
         self.listed: Sequence[mcp_types.Tool] = ()
         self._server, self._on_listed, self._tell, self._seconds = server, on_listed, tell, seconds
         self._loop = asyncio.get_running_loop()
-        self.begun: asyncio.Future[None] = self._loop.create_future()
+        self.started: asyncio.Future[None] = self._loop.create_future()
         self._client: Client | None = None
         self._settled, self._look, self._looked = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._wait, self._why, self._is_left = FIRST_WAIT_SECONDS, "", False
 
     async def keep(self) -> None:
-        """Be connected until cancelled; what keeps the first start from coming about, `begun` raises."""
+        """Be connected until cancelled; what keeps the first start from coming about, `started` raises."""
         try:
             while True:
                 try:
@@ -213,9 +213,9 @@ class _Kept:
                     self._why = _why(error)
                 finally:
                     self._be_without()
-                if not self.begun.done():
+                if not self.started.done():
                     fault = f"MCP server {self.name!r} did not start: {self._why}"
-                    self.begun.set_exception(UsageError(fault))
+                    self.started.set_exception(UsageError(fault))
                     return
                 wait, self._wait = self._wait, min(2 * self._wait, LONGEST_WAIT_SECONDS)
                 self._tell(f"MCP server {self.name!r}: {self._why}; it is started again in {wait:g} s")
@@ -234,8 +234,8 @@ class _Kept:
         ):
             await self._list(client)
             start.reschedule(None)
-            if not self.begun.done():
-                self.begun.set_result(None)
+            if not self.started.done():
+                self.started.set_result(None)
             async with anyio.create_task_group() as group:
                 if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
                     group.start_soon(self._listen, client)
@@ -315,7 +315,7 @@ class _Kept:
         self._wait = FIRST_WAIT_SECONDS
         with suppress(TimeoutError):  # what the call has changed is there for the next request
             await asyncio.wait_for(self._looked.wait(), PATIENCE_SECONDS)
-        text = "\n".join(map(_shown, result.content))
+        text = "\n".join(map(_block_text, result.content))
         if not result.content and result.structured_content is not None:
             text = json.dumps(result.structured_content, ensure_ascii=False)
         if result.is_error:
@@ -323,7 +323,7 @@ class _Kept:
         return ToolAnswer(text or "(no result)", "ok")
 
 
-def _shown(block: mcp_types.ContentBlock) -> str:
+def _block_text(block: mcp_types.ContentBlock) -> str:
     """A part of a result as text: what cannot be one, as a label."""
     match block:
         case mcp_types.TextContent():

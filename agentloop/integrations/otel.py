@@ -14,7 +14,7 @@ from typing import Any
 from agentloop._plumbing.checks import flag, text_or_none
 from agentloop.callbacks import Callbacks, Work, WorkOutcome
 from agentloop.errors import UsageError
-from agentloop.messages import Message, ToolCall
+from agentloop.messages import Message, ToolCall, Usage
 from agentloop.models import Answer, ModelRequest
 from agentloop.stores.base import branch_in
 from agentloop.stream import CompactionResult, RunEnded
@@ -167,16 +167,14 @@ class OpenTelemetry(Callbacks):
                 if finish:
                     span.set_attribute("gen_ai.response.finish_reasons", [finish])
                 if usage:
-                    span.set_attribute("gen_ai.usage.input_tokens", usage.input_tokens)
-                    span.set_attribute("gen_ai.usage.output_tokens", usage.output_tokens)
+                    span.set_attributes(_of_usage(usage))
                     span.set_attribute("gen_ai.usage.cache_read.input_tokens", usage.cached_tokens)
                 if self._content:
                     ended = {"finish_reason": finish or "stop"}
                     span.set_attribute("gen_ai.output.messages", _as_json([message.to_openai()], ended))
             case RunEnded(status=status, usage=usage, output=output):
                 span.set_attribute("agentloop.run.status", status)
-                span.set_attribute("gen_ai.usage.input_tokens", usage.input_tokens)
-                span.set_attribute("gen_ai.usage.output_tokens", usage.output_tokens)
+                span.set_attributes(_of_usage(usage))
                 if self._content and output:
                     said = _as_json([Message.assistant(output).to_openai()], {"finish_reason": "stop"})
                     span.set_attribute("gen_ai.output.messages", said)
@@ -189,11 +187,9 @@ class OpenTelemetry(Callbacks):
     def _measure(self, work: Work, value: object, seconds: float, fault: str | None) -> None:
         if work.kind == "compaction":
             return
-        of = {
-            "gen_ai.operation.name": _OPERATIONS[work.kind],
-            "gen_ai.provider.name": self._provider_of(work),
-        }
-        of |= {"gen_ai.request.model": work.name} if work.kind != "tool" else {"gen_ai.tool.name": work.name}
+        name = "gen_ai.tool.name" if work.kind == "tool" else "gen_ai.request.model"
+        operation, provider = _OPERATIONS[work.kind], self._provider_of(work)
+        of = {"gen_ai.operation.name": operation, "gen_ai.provider.name": provider, name: work.name}
         self._seconds.record(seconds, {**of, "error.type": fault} if fault else of)
         if isinstance(value, Answer) and value.usage:
             self._tokens.record(value.usage.input_tokens, {**of, "gen_ai.token.type": "input"})
@@ -214,6 +210,13 @@ def _parent_of(work: Work) -> context.Context | None:
         trace_flags=trace.TraceFlags(trace.TraceFlags.SAMPLED),
     )
     return trace.set_span_in_context(trace.NonRecordingSpan(parent), context.Context())
+
+
+def _of_usage(usage: Usage) -> Mapping[str, int]:
+    return {
+        "gen_ai.usage.input_tokens": usage.input_tokens,
+        "gen_ai.usage.output_tokens": usage.output_tokens,
+    }
 
 
 def _name_of_branch(session_id: str) -> str | None:

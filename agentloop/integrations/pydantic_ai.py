@@ -71,7 +71,7 @@ class CompactHistory(Door[_Item], AbstractCapability[Any]):
         if isinstance(item, ModelResponse):
             texts = [part.content for part in item.parts if isinstance(part, TextPart)]
             others = [
-                _shown(part)
+                _part_text(part)
                 for part in item.parts
                 if not isinstance(part, (TextPart, ToolCallPart, ThinkingPart))
             ]
@@ -89,7 +89,7 @@ class CompactHistory(Door[_Item], AbstractCapability[Any]):
                 text = part.model_response_str()
                 return {"role": "tool", "tool_call_id": part.tool_call_id, "content": text}
             case part:
-                return {"role": "user", "content": _shown(part)}
+                return {"role": "user", "content": _part_text(part)}
 
     def _write(self, message: Json) -> _Item:
         text = str(message["content"])
@@ -130,10 +130,10 @@ def _call(part: ToolCallPart) -> Json:
 def _content(each: Any) -> Json:
     if isinstance(each, ImageUrl):
         return {"type": "image_url", "image_url": {"url": each.url}}
-    return {"type": "text", "text": each if isinstance(each, str) else _shown(each)}
+    return {"type": "text", "text": each if isinstance(each, str) else _part_text(each)}
 
 
-def _shown(part: Any) -> str:
+def _part_text(part: Any) -> str:
     """What a part says that chat completions have no form for."""
     say = getattr(part, "model_response", None)
     return str(say()) if callable(say) else repr(part)

@@ -90,7 +90,19 @@ class _Messages(Door[_Item]):
         return kept is not items
 
     def _read(self, item: _Item) -> Json:
-        return _read(item)
+        message, blocks = item
+        if blocks and "toolResult" in blocks[0]:
+            result = blocks[0]["toolResult"]
+            text = "\n".join(_text(each) for each in result["content"])
+            return {"role": "tool", "tool_call_id": result["toolUseId"], "content": text}
+        if any("image" in block for block in blocks):
+            return {"role": message["role"], "content": [_part(block) for block in blocks]}
+        said = [
+            _text(block) for block in blocks if not {"toolUse", "reasoningContent", "cachePoint"} & set(block)
+        ]
+        calls = [_call(block["toolUse"]) for block in blocks if "toolUse" in block]
+        read: Json = {"role": message["role"], "content": "\n\n".join(said)}
+        return {**read, "tool_calls": calls} if calls else read
 
     def _write(self, message: Json) -> _Item:
         blocks: list[Json] = [{"text": message["content"]}]
@@ -116,22 +128,6 @@ def _messages(items: Iterable[_Item]) -> Iterator[Json]:
         whole = [*blocks, *(block for _, others in more for block in others)]
         same = len(whole) == len(message["content"]) and all(block in message["content"] for block in whole)
         yield message if same else {**message, "content": whole}
-
-
-def _read(item: _Item) -> Json:
-    message, blocks = item
-    if blocks and "toolResult" in blocks[0]:
-        result = blocks[0]["toolResult"]
-        text = "\n".join(_text(each) for each in result["content"])
-        return {"role": "tool", "tool_call_id": result["toolUseId"], "content": text}
-    if any("image" in block for block in blocks):
-        return {"role": message["role"], "content": [_part(block) for block in blocks]}
-    said = [
-        _text(block) for block in blocks if not {"toolUse", "reasoningContent", "cachePoint"} & set(block)
-    ]
-    calls = [_call(block["toolUse"]) for block in blocks if "toolUse" in block]
-    read: Json = {"role": message["role"], "content": "\n\n".join(said)}
-    return {**read, "tool_calls": calls} if calls else read
 
 
 def _text(block: Json) -> str:

@@ -1,4 +1,4 @@
-"""What a model is, one call of it, and what is tried again."""
+"""What a model is, one call of it, what is tried again, and calls that a model writes as text."""
 
 from typing import TYPE_CHECKING
 

@@ -20,24 +20,6 @@ from agentloop.errors import UsageError
 from agentloop.events import RunSetup
 from agentloop.messages import Json, Message, Usage
 
-__all__ = [
-    "CUT_SHORT",
-    "Answer",
-    "AsksWindow",
-    "ChatModel",
-    "ModelPart",
-    "ModelRequest",
-    "OutputPart",
-    "Price",
-    "Priced",
-    "Purpose",
-    "Retry",
-    "TellsMedia",
-    "TellsSetup",
-    "TextPart",
-    "check_model",
-]
-
 Purpose: TypeAlias = Literal["agent", "summary", "memory"]
 
 

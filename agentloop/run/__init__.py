@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from agentloop.run.agent import Agent, Native
     from agentloop.run.approval import approvals_in, check_known, waiting_in
     from agentloop.run.config import Prompt, RunConfig, as_user_message, transcripts_folder
-    from agentloop.run.execute import given_by, start_run, execute_run, settle_and_say
+    from agentloop.run.execute import output_of, start_run, execute_run, settle_and_say
     from agentloop.run.limits import MOST_STEPS, Limits, check_priced, with_step_limit
     from agentloop.run.model_step import ask_model, came_to_nothing
     from agentloop.run.state import Run
@@ -23,7 +23,7 @@ else:
             "agent": "Agent Native",
             "approval": "approvals_in check_known waiting_in",
             "config": "Prompt RunConfig as_user_message transcripts_folder",
-            "execute": "given_by start_run execute_run settle_and_say",
+            "execute": "output_of start_run execute_run settle_and_say",
             "limits": "MOST_STEPS Limits check_priced with_step_limit",
             "model_step": "ask_model came_to_nothing",
             "state": "Run",

@@ -6,7 +6,7 @@ from functools import cached_property
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Generic
 
-from agentloop._plumbing.checks import finite, flag, shown, text_or_none, whole
+from agentloop._plumbing.checks import finite, flag, instance_or_none, several, shown, text_or_none, whole
 from agentloop.compaction import COMPACT, COMPACT_SCHEMA, Compaction
 from agentloop.errors import ToolDefinitionError, UsageError
 from agentloop.events import RunSetup
@@ -89,8 +89,7 @@ class Agent(Generic[Output_co]):
                 "write one such as Compaction(strategy=KeepRecentTurns(8))"
             )
         flag("recall", self.recall)
-        if isinstance(self.tools, str | Tool | ToolSet) or not isinstance(self.tools, Iterable):
-            raise UsageError(f"tools must be a list of functions and tools, not {shown(self.tools)}")
+        several("tools", self.tools, "a list of functions and tools")
         object.__setattr__(self, "tools", tuple(self.tools))
         object.__setattr__(self, "tools_changed", self.tools_changed_now)
         for each in self.tools:
@@ -98,35 +97,37 @@ class Agent(Generic[Output_co]):
                 raise UsageError(
                     f"tools takes sets of tools, not their classes: give {each.__name__}(…) instead"
                 )
+        self._check_tool_sets()
+        self._check_names()
+        if self.depth > MOST_NESTED:
+            raise ToolDefinitionError(
+                f"sub-agents stand {self.depth} deep in it: at most {MOST_NESTED} levels are run"
+            )
+
+    def _check_tool_sets(self) -> None:
         for each in self.tool_sets:
-            finite(f"{type(each).__name__}.priority", each.priority)
-            text_or_none(f"{type(each).__name__}.instructions", each.instructions)
-            given: object
-            for what, given in (
-                ("tools must be a list of tools", each.tools),
-                ("needs must be a list of names", each.needs),
-            ):
-                if isinstance(given, str) or not isinstance(given, Iterable):
-                    raise UsageError(f"{type(each).__name__}.{what}, not {shown(given)}")
+            kind = type(each).__name__
+            finite(f"{kind}.priority", each.priority)
+            text_or_none(f"{kind}.instructions", each.instructions)
+            several(f"{kind}.tools", each.tools, "a list of tools")
+            several(f"{kind}.needs", each.needs, "a list of names")
         known = (*self.registry, *(RECALL_TOOLS if self.recall else ()))
         for each in self.tool_sets:
             if missing := [name for name in each.needs if name not in known]:
                 has = f"it has {', '.join(known)}" if known else "it has none"
                 raise UsageError(f"{type(each).__name__} needs the agent's tool {missing[0]!r}: {has}")
-        if self.offers_compact and COMPACT in self.registry:
-            raise ToolDefinitionError(
-                f"the name {COMPACT!r} is taken by compaction: rename the tool, or use Compaction(tool=False)"
-            )
-        if (output := self.output_type) and (taken := list(filter(output.gives_answer, self.registry))):
-            raise ToolDefinitionError(f"the name {taken[0]!r} is taken by output: rename the tool")
-        if self.depth > MOST_NESTED:
-            raise ToolDefinitionError(
-                f"sub-agents stand {self.depth} deep in it: at most {MOST_NESTED} levels are run"
-            )
-        if self.recall and (taken := [name for name in RECALL_TOOLS if name in self.registry]):
-            raise ToolDefinitionError(
-                f"the name {taken[0]!r} is taken by recall: rename the tool, or use Agent(…, recall=False)"
-            )
+
+    def _check_names(self) -> None:
+        """Refuse tools of names that something else has."""
+        taken: dict[str, str] = {}
+        if self.offers_compact:
+            taken[COMPACT] = "compaction: rename the tool, or use Compaction(tool=False)"
+        if output := self.output_type:
+            taken |= {each.name: "output: rename the tool" for each in output.forms}
+        if self.recall:
+            taken |= dict.fromkeys(RECALL_TOOLS, "recall: rename the tool, or use Agent(…, recall=False)")
+        for name in filter(taken.get, self.registry):
+            raise ToolDefinitionError(f"the name {name!r} is taken by {taken[name]}")
 
     @property
     def models(self) -> tuple[ChatModel, ...]:
@@ -182,8 +183,7 @@ class Agent(Generic[Output_co]):
                 is no number of more than 0.
             UsageError: the limits are none.
         """
-        if not isinstance(limits, Limits | None):
-            raise UsageError(f"limits must be a Limits(…) or None, not {shown(limits)}")
+        instance_or_none("limits", limits, Limits)
         return Tool(
             name=name,
             description=description,

@@ -31,7 +31,7 @@ Write = Callable[[Event], Awaitable[None]]
 """Puts a record into the log."""
 
 
-async def cleared(
+async def check_approval(
     run: Run, session: Session, call: ToolCall, context: RunContext[Any], write: Write
 ) -> ToolCall | ToolAnswer | Pending:
     """The call as it may be run, or what is answered instead, or that it waits for a yes.
@@ -57,7 +57,7 @@ async def cleared(
         answered = answer_record(run.id, asked, reply)
         await write(run.emitter.hide(answered))
     if answered.run_id == run.id:
-        await run.emitter.emit(_given(call, answered))
+        await run.emitter.emit(_given_event(call, answered))
     match answered.verdict:
         case "approved" if asked and (moved := _moved(run, asked)):
             return ToolAnswer(moved, "error")
@@ -92,7 +92,7 @@ def _owner(server: str) -> str:
     return f"MCP server {server!r}" if server else "the agent itself"
 
 
-def _given(call: ToolCall, answered: ApprovalAnswered) -> ApprovalGiven:
+def _given_event(call: ToolCall, answered: ApprovalAnswered) -> ApprovalGiven:
     """The event that tells of an answer."""
     return ApprovalGiven(
         call_id=call.id, name=call.name, verdict=answered.verdict, text=answered.text, by=answered.by

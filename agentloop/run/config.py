@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from agentloop import compaction
 from agentloop._plumbing.checks import shown
 from agentloop.approvals import Answers, Approver
 from agentloop.callbacks import Callbacks
@@ -20,13 +21,10 @@ from agentloop.models import AsksWindow
 from agentloop.rules import Rules
 from agentloop.run.agent import Agent, SubAgent
 from agentloop.run.limits import Limits, Spending
-from agentloop.run.state import KeepsContext, Run, always_lapsed
+from agentloop.run.state import Run, always_lapsed
 from agentloop.sessions import Holder, Rebase, Sessions, rebase_beside
 from agentloop.tools import ToolAnswer, ToolRegistry
 from agentloop.toolsets import recall_tools
-
-NewKeeper: TypeAlias = Callable[["RunConfig", Emitter, Budget, Rebase], KeepsContext]
-"""Makes what keeps a run's requests inside this budget, shown by that emitter."""
 
 RunsSubAgent: TypeAlias = Callable[["RunConfig", Run, str, SubAgent, str], Awaitable[ToolAnswer]]
 """Runs a sub-agent for a call, by its id, of this run, with that task; what the call is answered."""
@@ -50,7 +48,6 @@ class RunConfig:
 
     agent: Agent[Any]
     sessions: Sessions
-    new_keeper: NewKeeper
     run_sub_agent: RunsSubAgent
     redaction: Hides
     callbacks: tuple[Callbacks, ...] = ()
@@ -106,7 +103,7 @@ class RunConfig:
         """
         emitter = self.emitter(session_id, sink, run_id=run_id)
         rebase = rebase or rebase_beside(emitter.run_id)
-        keeper = self.new_keeper(self, emitter, await self.first_budget(), rebase)
+        keeper = await self.keeper(emitter, rebase)
         spending = Spending(
             limits=limits or Limits(),
             model=self.agent.model,
@@ -139,11 +136,28 @@ class RunConfig:
         run_id = uuid.uuid4().hex if run_id is None else run_id
         return Emitter(session_id, run_id, sink, self.redaction, self.callbacks, self.callback_seconds)
 
+    async def keeper(self, emitter: Emitter, rebase: Rebase) -> "compaction.ContextKeeper":
+        """What keeps the context of a run in its window, by the agent's policy.
+
+        Its parts load with the first run: the face of compaction loads them when they are first named.
+        """
+        policy = self.agent.compaction
+        compactor = compaction.Compactor(
+            policy=policy or compaction.Compaction(),
+            model=self.agent.model,
+            prefix=self.prefix,
+            transcripts=self.transcripts,
+            emitter=emitter,
+            rebase=rebase,
+            tool_sets=self.agent.tool_sets,
+        )
+        return compaction.ContextKeeper(policy=policy, budget=await self._first_budget(), compactor=compactor)
+
     def learn(self, run: Run) -> None:
         """Keep what this run learnt of the server for the next one."""
         self.learnt.budget = self._budget().keeping(run.keeper.budget)
 
-    async def first_budget(self) -> Budget:
+    async def _first_budget(self) -> Budget:
         """What the next run begins with; models whose window nobody knows ask their servers before."""
         if self.learnt.budget is None:
             for model in self.agent.models:

@@ -176,21 +176,15 @@ class RunSteps:
         """The answer, or at a limit what there is of one."""
         if isinstance(self._step, Finish):
             reason = cut_short_by(self.session.context.visible)
-            answer, text = given_by(self.run, self._step)
+            answer, text = output_of(self.run, self._step)
             return Ended(session=self.session, status="answered", output=text, answer=answer, reason=reason)
         output = await self._said_so_far()
+        waiting = Ended(session=self.session, status="needs_approval", output=output, answer=output)
         if self._is_waiting:
-            return Ended(session=self.session, status="needs_approval", output=output, answer=output)
+            return waiting
         limit = self._limit
         assert limit is not None, "a run ends with an answer or at a limit"
-        return Ended(
-            session=self.session,
-            status="limit",
-            output=output,
-            answer=output,
-            reason=limit.words,
-            limit=limit.name,
-        )
+        return replace(waiting, status="limit", reason=limit.words, limit=limit.name)
 
     async def _said_so_far(self) -> str:
         asked = self.session.context.newest_user
@@ -359,7 +353,7 @@ async def _fail(run: Run, error: BaseException) -> None:
     await run.emitter.emit(run.ended(status, error="cancelled" if is_cancelled else words_of(error)))
 
 
-def given_by(run: Run, step: Finish) -> tuple[Any, str]:
+def output_of(run: Run, step: Finish) -> tuple[Any, str]:
     """The answer as its type has it, and as text: the JSON of a value.
 
     Raises:

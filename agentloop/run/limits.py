@@ -8,7 +8,7 @@ from hashlib import sha256
 from itertools import chain
 from typing import Any
 
-from agentloop._plumbing.checks import finite_above_zero_or_none, whole_or_none
+from agentloop._plumbing.checks import finite_above_zero_or_none, instance_or_none, whole_or_none
 from agentloop.context import TokenCounter, count_message
 from agentloop.errors import UsageError
 from agentloop.messages import ToolCall, Usage
@@ -114,8 +114,7 @@ def with_step_limit(limits: Limits | None, most_steps: int) -> Limits:
     Raises:
         UsageError: they are none.
     """
-    if not isinstance(limits, Limits | None):
-        raise UsageError(f"limits must be a Limits(…) or None, not {limits!r}")
+    instance_or_none("limits", limits, Limits)
     limits = limits or Limits()
     return limits if limits.steps is not None else replace(limits, steps=most_steps)
 

@@ -51,12 +51,12 @@ async def ask_model(run: Run, session: Session) -> Session:
     """
     for attempt in range(1, SMALLER_TRIES + 1):
         try:
-            return await _asked(run, session)
+            return await _ask_once(run, session)
         except ContextTooLongError as error:
-            session = await _shrunk(run, session, error)
+            session = await _shrink(run, session, error)
             await run.emitter.emit_retry(Retry(attempt=attempt, wait_seconds=0.0, error=str(error)))
     try:
-        return await _asked(run, session)
+        return await _ask_once(run, session)
     except ContextTooLongError as error:
         raise overflow_error(error, run.keeper.budget, session.context) from error
 
@@ -66,7 +66,7 @@ def came_to_nothing(message: Message, finish: str | None) -> bool:
     return says_nothing(message) or bool(message.tool_calls and finish in CUT_SHORT)
 
 
-async def _shrunk(run: Run, session: Session, error: ContextTooLongError) -> Session:
+async def _shrink(run: Run, session: Session, error: ContextTooLongError) -> Session:
     """The session with another request than the one refused: what is shown in none makes none shorter."""
     refused = request_for(run, session)
     while request_for(run, session) == refused:
@@ -81,27 +81,26 @@ def request_for(run: Run, session: Session) -> ModelRequest:
     return replace(request, max_output_tokens=budget.longest_answer(session.context))
 
 
-async def _asked(run: Run, session: Session) -> Session:
+async def _ask_once(run: Run, session: Session) -> Session:
     """The session with one answer.
 
     Raises:
         ModelError: there is none, or it comes to nothing as those before it.
     """
-
     request, counted = request_for(run, session), run.keeper.budget.counted(session.context)
     output = run.agent.output_type
     names = [each["function"]["name"] for each in request.tools]
     offers = any(name in run.registry or (output and output.gives_answer(name)) for name in names)
     texts = TextCalls(request.tools if offers else ())
     request = replace(request, messages=await run.media.fill(request.messages))
-    answer, called = await _answered(run, request, counted, texts)
+    answer, called = await _receive_answer(run, request, counted, texts)
     pieces = texts.read(answer.message)
     if any(faults_in(pieces)) and _is_told(run, session):
         pieces = faulty_as_text(pieces)
     answer = replace(answer, message=with_calls(answer.message, pieces))
     if rest := texts.rest(answer.message):
         await run.emitter.emit(TextDelta(text=rest))
-    return await _take(run, session, answer, called, faults_in(pieces))
+    return await _store_answer(run, session, answer, called, faults_in(pieces))
 
 
 def _is_told(run: Run, session: Session) -> bool:
@@ -110,7 +109,7 @@ def _is_told(run: Run, session: Session) -> bool:
     return any(is_told_of_text_calls(entry.message.text) for entry in results if entry.message.role == "tool")
 
 
-async def _answered(
+async def _receive_answer(
     run: Run, request: ModelRequest, counted: int, texts: TextCalls
 ) -> tuple[Answer, ModelCalled | None]:
     """The answer, shown as it comes; a spoilt one came to nothing, and is asked for again as it is.
@@ -120,7 +119,6 @@ async def _answered(
     Raises:
         ModelError: there is none; `SpoiltAnswerError` where it is the last of `VAIN_TRIES` in a row.
     """
-
     output = run.agent.output_type
     growing = output.growing() if output else None
 
@@ -142,7 +140,7 @@ async def _answered(
     while True:
         begin()
         try:
-            return await _called(run, request, counted, show)
+            return await _call_with_callbacks(run, request, counted, show)
         except SpoiltAnswerError as error:
             run.in_vain += 1
             if run.in_vain >= VAIN_TRIES:
@@ -150,7 +148,7 @@ async def _answered(
             await run.emitter.emit_retry(Retry(attempt=run.in_vain, wait_seconds=0.0, error=str(error)))
 
 
-async def _called(
+async def _call_with_callbacks(
     run: Run, request: ModelRequest, counted: int, on_part: OnPart
 ) -> tuple[Answer, ModelCalled | None]:
     """One call of the model with the callbacks around it; no record where one of them answered instead."""
@@ -165,7 +163,7 @@ async def _called(
     return await callbacks.after_model(answer), called
 
 
-async def _take(
+async def _store_answer(
     run: Run, session: Session, answer: Answer, called: ModelCalled | None, faults: Sequence[str | None]
 ) -> Session:
     """Store the answer; calls in one that was cut short are answered as not run, with it.
@@ -186,7 +184,7 @@ async def _take(
     message = run.emitter.hide(answer.message)
     judged: Sequence[str | None] = ()
     if run.agent.output_type and not says_nothing(message):
-        message, judged = run.agent.output_type.judged(message, is_cut=answer.finish in CUT_SHORT)
+        message, judged = run.agent.output_type.judge(message, is_cut=answer.finish in CUT_SHORT)
     message = run.call_ids(session).of_message(message)
     said = [run.record_of(message, finish=answer.finish)]
     in_vain = came_to_nothing(message, answer.finish)
@@ -207,7 +205,7 @@ async def _take(
     fault = next(filter(None, map(fault_of_answer, filter(None, told))), None)
     if fault and _answers_refused(run, session) >= OUTPUT_TRIES:
         raise OutputError(
-            f"{OUTPUT_TRIES} answers were none of the type asked for: {fault}", text=_given(message)
+            f"{OUTPUT_TRIES} answers were none of the type asked for: {fault}", text=_given_text(message)
         )
     return session
 
@@ -220,5 +218,5 @@ def _answers_refused(run: Run, session: Session) -> int:
     )
 
 
-def _given(message: Message) -> str:
+def _given_text(message: Message) -> str:
     return message.text or next((call.arguments for call in reversed(message.tool_calls)), "")

@@ -7,15 +7,16 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
+from agentloop import compaction
 from agentloop._plumbing.aio import to_its_end
 from agentloop._plumbing.host_logging import warn
 from agentloop.approvals import Answers, Approver, Pending, Reject
 from agentloop.callbacks import Deny
-from agentloop.context import Budget, Context, RequestPrefix, TokenCounter, count_message
+from agentloop.context import Budget, RequestPrefix, TokenCounter, count_message
 from agentloop.emitter import Emitter
-from agentloop.errors import ContextTooLongError, TakenOverError, ToolDefinitionError
+from agentloop.errors import TakenOverError, ToolDefinitionError
 from agentloop.events import Event, MessageRecord, RunEndRecord
 from agentloop.messages import CallIds, Message, SeenMessage, ToolCall, Usage
 from agentloop.models import Answer, AsksWindow
@@ -24,8 +25,6 @@ from agentloop.run.agent import Agent, ContextOfRun, SubAgent
 from agentloop.run.limits import Spending
 from agentloop.sessions import Holder, Rebase, Session, SessionMedia, Sessions, append_rebased, has_begun
 from agentloop.stream import (
-    CompactionResult,
-    ContextStatus,
     LimitName,
     MessageAdded,
     RunEnded,
@@ -33,39 +32,6 @@ from agentloop.stream import (
     ToolProgress,
 )
 from agentloop.tools import RunContext, RunThread, ToolAnswer, ToolRegistry, put_away_by
-
-
-class KeepsContext(Protocol):
-    """Keeps the requests of one run inside the window, for a budget that it may correct."""
-
-    budget: Budget
-
-    @property
-    def outcomes(self) -> Sequence[CompactionResult]:
-        """What the run's compactions came to so far."""
-        ...
-
-    async def make_room(self, session: Session) -> Session:
-        """The session with a next request that fits."""
-        ...
-
-    async def shrink(self, session: Session, error: ContextTooLongError) -> Session:
-        """The session made smaller after the server refused its request as too long."""
-        ...
-
-    async def compact_for_model(
-        self, session: Session, focus: str | None
-    ) -> tuple[Session, CompactionResult]:
-        """Compact since the model asked; the result says why nothing was done where nothing was."""
-        ...
-
-    def is_due(self, context: Context) -> bool:
-        """Whether a compaction is due before the next request."""
-        ...
-
-    def status(self, context: Context) -> ContextStatus:
-        """How full the window is."""
-        ...
 
 
 async def always_lapsed() -> bool:
@@ -103,7 +69,7 @@ class Run:
     registry: ToolRegistry
     prefix: RequestPrefix
     sessions: Sessions
-    keeper: KeepsContext
+    keeper: "compaction.ContextKeeper"
     spending: Spending
     emitter: Emitter
     counter: TokenCounter

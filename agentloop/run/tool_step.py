@@ -17,7 +17,7 @@ from agentloop.context import count_message, fits, fitted, newest_exchange
 from agentloop.events import Event, MessageRecord
 from agentloop.messages import Json, Message, ToolCall, labelled_part
 from agentloop.prompts import CHANGED, INTERRUPTED, MEDIA_NO_ROOM, REMINDER, REPEATED
-from agentloop.run.approval import Write, cleared
+from agentloop.run.approval import Write, check_approval
 from agentloop.run.state import Run
 from agentloop.sessions import Session
 from agentloop.stream import CallRepeated, MessageAdded, ToolEnded, ToolStarted, ToolStatus
@@ -207,7 +207,7 @@ async def _reply_to(run: Run, session: Session, call: ToolCall, write: Write) ->
     The end of one that is cut off is told here, of any other once its result is stored.
     """
     with run.context_for(session, call.id) as context:
-        allowed = run.past_limit() or await cleared(run, session, call, context, write)
+        allowed = run.past_limit() or await check_approval(run, session, call, context, write)
         if isinstance(allowed, Pending):
             run.waiting[call.id] = (allowed,)
             return None

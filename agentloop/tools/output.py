@@ -5,7 +5,7 @@ provider was asked for; or as JSON in its text, where a server takes neither too
 objects each is a tool of its own. What is no object stands under `answer` in one, since arguments and formats
 are objects.
 
-`OutputType` says what requests ask for, `judged` what an answer is told, `read` what its value is, and
+`OutputType` says what requests ask for, `judge` what an answer is told, `read` what its value is, and
 `GrowingOutput` what one gives while it comes.
 """
 
@@ -226,7 +226,7 @@ class OutputType:
                 continue
         return json.dumps(value, ensure_ascii=False, default=str)
 
-    def judged(self, message: Message, *, is_cut: bool) -> tuple[Message, list[str | None]]:
+    def judge(self, message: Message, *, is_cut: bool) -> tuple[Message, list[str | None]]:
         """The answer, and for each of its calls what it is told at once: whether it gave one of the type.
 
         A text that gives none becomes one that calls `final_answer` in vain, so that it can be told so as any
@@ -293,21 +293,21 @@ class GrowingOutput:
         if self._length < self._next:
             return None
         self._next = self._length + 1 + self._length // 8
-        value = self._begun("".join(pieces), tool)
+        value = self._value_so_far("".join(pieces), tool)
         if value is None or value == self._value:
             return None
         self._value = value
         return value
 
-    def _begun(self, text: str, tool: str | None) -> Any:
-        value = _json_begun(text)
+    def _value_so_far(self, text: str, tool: str | None) -> Any:
+        value = _json_so_far(text)
         for form in self._output.forms if value is not None else ():
             if tool in (None, form.name) and (part := form.fitting_part(value)) is not None:
                 return part
         return None
 
 
-def _json_begun(text: str) -> Any:
+def _json_so_far(text: str) -> Any:
     """The JSON that the text begins with, or that begins in it: behind a sign of code, or at a brace."""
     begins = _BEGINS.search(text)
     for part in (text, text[begins.end() :] if begins else ""):

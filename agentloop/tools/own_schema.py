@@ -6,7 +6,7 @@ model: https://json-schema.org/draft/2020-12/json-schema-validation
 """
 
 import math
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from fractions import Fraction
 from functools import partial
 from itertools import islice
@@ -14,6 +14,7 @@ from typing import Any, TypeGuard
 
 from pydantic_core import CoreSchema, PydanticCustomError, SchemaError, SchemaValidator, core_schema
 
+from agentloop._plumbing.strict_json import list_or_empty, mapping_or_empty
 from agentloop.messages import Json
 
 _DEFINITIONS = ("$defs", "definitions")
@@ -48,7 +49,7 @@ def checks_of(schema: Json) -> SchemaValidator | None:
     every = (
         (f"#/{where}/{name}", inner)
         for where in _DEFINITIONS
-        for name, inner in _mapping(schema.get(where)).items()
+        for name, inner in mapping_or_empty(schema.get(where)).items()
     )
     named = dict(islice(every, _MOST_DEFINITIONS))
     try:
@@ -75,11 +76,11 @@ def _at_once(schema: object) -> set[str]:
     found: set[str] = set()
     several = [schema]
     while several:
-        each = _mapping(several.pop())
+        each = mapping_or_empty(several.pop())
         if isinstance(reference := each.get("$ref"), str):
             found.add(reference)
-        several += _list(each.get("allOf"))
-        for choices in (_list(each.get("anyOf")), _list(each.get("oneOf"))):
+        several += list_or_empty(each.get("allOf"))
+        for choices in (list_or_empty(each.get("anyOf")), list_or_empty(each.get("oneOf"))):
             several += choices if len(choices) == 1 else []
     return found
 
@@ -94,14 +95,14 @@ def _read(schema: object, ends: Set[str], depth: int = 0) -> Any:
     if isinstance(reference, str) and reference in ends:
         held.append(core_schema.definition_reference_schema(reference))
     for choices in ("anyOf", "oneOf"):
-        if several := _list(schema.get(choices)):
+        if several := list_or_empty(schema.get(choices)):
             held.append(core_schema.union_schema([read(each) for each in several]))
-    held += [read(each) for each in _list(schema.get("allOf"))]
+    held += [read(each) for each in list_or_empty(schema.get("allOf"))]
     if "type" in schema or "properties" in schema:
         kinds = schema.get("type", "object")
         kinds = kinds if isinstance(kinds, list) else [kinds]
         held.append(core_schema.union_schema([_typed(kind, schema, read) for kind in kinds or [None]]))
-    if values := _list(schema.get("enum", [schema["const"]] if "const" in schema else None)):
+    if values := list_or_empty(schema.get("enum", [schema["const"]] if "const" in schema else None)):
         held.append(core_schema.no_info_plain_validator_function(partial(_one_of, values)))
     whole = core_schema.chain_schema(held or [core_schema.any_schema()])
     return core_schema.nullable_schema(whole) if schema.get("nullable") is True else whole
@@ -130,10 +131,10 @@ def _typed(kind: object, schema: Json, read: Callable[[object], Any]) -> Any:
 
 
 def _members(schema: Json, read: Callable[[object], Any]) -> Any:
-    required = _list(schema.get("required"))
+    required = list_or_empty(schema.get("required"))
     fields = {
         name: core_schema.typed_dict_field(read(inner), required=name in required)
-        for name, inner in _mapping(schema.get("properties")).items()
+        for name, inner in mapping_or_empty(schema.get("properties")).items()
     }
     unnamed = {
         name: core_schema.typed_dict_field(core_schema.any_schema(), required=True)
@@ -166,7 +167,7 @@ def _lengths(names: Mapping[str, str], schema: Json) -> dict[str, Any]:
     return {name: int(bound) for name, bound in _bounds(names, schema).items() if bound >= 0}
 
 
-def _one_of(values: list[Any], value: Any) -> Any:
+def _one_of(values: Sequence[Any], value: Any) -> Any:
     """The value, which is one of these; true is no 1."""
     if any(value == each and isinstance(value, bool) == isinstance(each, bool) for each in values):
         return value
@@ -177,11 +178,3 @@ def _one_of(values: list[Any], value: Any) -> Any:
 
 def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MOST
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []

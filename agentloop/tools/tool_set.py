@@ -90,17 +90,17 @@ class ToolSet:
 
 async def notice_from(each: ToolSet, context: RunContext[Any]) -> str:
     """What this set tells of now; nothing where it fails, as in `text_from`."""
-    told = await _waited(each.notice, context)
+    told = await _ask_in_time(each.notice, context)
     return text_from(lambda: "" if told is None else told)
 
 
 async def put_away_by(each: ToolSet, session_id: str) -> Mapping[str, str]:
     """What this set tells at the end of a run of that session; nothing where it fails."""
-    told = await _waited(each.run_ended, session_id) or {}
+    told = await _ask_in_time(each.run_ended, session_id) or {}
     return {str(name): str(text) for name, text in told.items()} if isinstance(told, Mapping) else {}
 
 
-async def _waited(ask: Callable[..., Awaitable[T]], *given: object) -> T | None:
+async def _ask_in_time(ask: Callable[..., Awaitable[T]], *given: object) -> T | None:
     if getattr(ask, "__func__", None) in (ToolSet.notice, ToolSet.run_ended):
         return None
 

@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from agentloop.toolsets.background import CHECK, RUN_IN_BACKGROUND, STOP, Background
     from agentloop.toolsets.recall import RECALL_TOOLS, recall_tools
     from agentloop.toolsets.skills import MOST_LISTED_CHARS, READ_SKILL, Skills
-    from agentloop.toolsets.task_board import MOST_TEXT_CHARS, MemberBoard, Task, TaskBoard, checked_name
-    from agentloop.toolsets.task_board import checked_text, claimed_text, held_by, told, waits_for
+    from agentloop.toolsets.task_board import MOST_TEXT_CHARS, MemberBoard, Task, TaskBoard, checked_text
+    from agentloop.toolsets.task_board import as_retry, claimed_text, held_by, waits_for
     from agentloop.toolsets.todo import TODO_READ, TODO_WRITE, Todo, todo_write
     from agentloop.toolsets.worktrees import Worktrees
 else:
@@ -19,8 +19,8 @@ else:
             "background": "CHECK RUN_IN_BACKGROUND STOP Background",
             "recall": "RECALL_TOOLS recall_tools",
             "skills": "MOST_LISTED_CHARS READ_SKILL Skills",
-            "task_board": "MOST_TEXT_CHARS MemberBoard Task TaskBoard checked_name checked_text "
-            "claimed_text held_by told waits_for",
+            "task_board": "MOST_TEXT_CHARS MemberBoard Task TaskBoard checked_text "
+            "claimed_text as_retry held_by waits_for",
             "todo": "TODO_READ TODO_WRITE Todo todo_write",
             "worktrees": "Worktrees",
         },

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from agentloop._plumbing.aio import in_thread
-from agentloop._plumbing.checks import shown, whole
+from agentloop._plumbing.checks import several, shown, whole
 from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.to_text import first_line
 from agentloop._plumbing.truncate import head
@@ -202,8 +202,8 @@ class Background(ToolSet):
         if found := self._jobs.get((context.session_id, job)):
             if wait_seconds:
                 await asyncio.wait({found.task}, timeout=wait_seconds)
-            return await _shown(found, context)
-        begun = _begun(await context.said())
+            return await _job_text(found, context)
+        begun = _jobs_in(await context.said())
         if job not in begun:
             raise RetryTool(
                 f"there is no job {job[:100]!r} in this conversation: check without an id lists all"
@@ -224,7 +224,7 @@ class Background(ToolSet):
     def pinned(self, said: Sequence[SeenMessage], fits: Callable[[str], bool]) -> str:
         """The jobs that were begun out of sight and whose end was not told, the newest first."""
         reported, kept = _reported(said), ""
-        for job_id, (call, in_sight) in _begun(said).items():
+        for job_id, (call, in_sight) in _jobs_in(said).items():
             longer = f"{kept or JOBS}\n{JOB_LINE.format(id=job_id, what=_what_of(call))}"
             if job_id not in reported and not in_sight and fits(longer):
                 kept = longer
@@ -236,7 +236,7 @@ class Background(ToolSet):
         if unreported is not None and all(self._is_running(session, each) for each in unreported):
             return ""
         said = await context.said()
-        begun, reported, asked = _begun(said), _reported(said), newest_exchange(said)
+        begun, reported, asked = _jobs_in(said), _reported(said), newest_exchange(said)
         now = {call.id for call in asked.message.tool_calls} if asked else set[str]()
         beginning = {job_id for name, job_id in self._jobs if name == session} & {*map(_id_of, now)}
         left = [job_id for job_id in reversed([*begun]) if job_id not in reported]
@@ -291,7 +291,7 @@ def _joined(answers: Sequence[str], redact: Callable[[str], str]) -> str:
     return "".join(answers)
 
 
-async def _shown(job: _Job, context: RunContext[Any]) -> str:
+async def _job_text(job: _Job, context: RunContext[Any]) -> str:
     if job.end:
         job.shown_by = context.call_id
     line, is_over = job.line, bool(job.end)
@@ -317,7 +317,7 @@ def _what_of(call: ToolCall) -> str:
     return _what(str(given.get("command") or ""), str(given.get("tool")), given.get("arguments"))
 
 
-def _begun(said: Sequence[SeenMessage]) -> Mapping[str, tuple[ToolCall, bool]]:
+def _jobs_in(said: Sequence[SeenMessage]) -> Mapping[str, tuple[ToolCall, bool]]:
     """The jobs that were begun by their ids, newest first: the call, and whether its result is in sight.
 
     A call that was cut off may have begun one.
@@ -344,8 +344,7 @@ def _reported(said: Sequence[SeenMessage]) -> Collection[str]:
 
 
 def _names(name: str, given: Collection[str]) -> tuple[str, ...]:
-    if isinstance(given, str) or not isinstance(given, Collection):
-        raise UsageError(f"{name} must be a list of names, not {shown(given)}")
+    several(name, given, "a list of names")
     for each in given:
         if not isinstance(each, str) or not each:
             raise UsageError(f"{name} must be a list of names, not one with {shown(each)}")

@@ -18,9 +18,8 @@ from time import time
 from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 from agentloop._plumbing.aio import in_thread, to_its_end
-from agentloop._plumbing.checks import MOST_COUNT, from_to, shown, whole
+from agentloop._plumbing.checks import MOST_COUNT, checked_name, from_to, several, shown, whole
 from agentloop._plumbing.files import beginning_of
-from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.private_files import (
     make_private_folder,
     new_whole_file,
@@ -69,7 +68,6 @@ PAUSE_SECONDS = 0.01
 
 TASK_CLAIM, TASK_COMPLETE, TASK_GIVE_BACK = "task_claim", "task_complete", "task_give_back"
 _SOURCE = "agentloop.task_board"
-_NAME = pattern(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,7 +199,7 @@ class TaskBoard(ToolSet):
             StoreError: it could not be written.
         """
         by = _ids(blocked_by)
-        return await self._change(lambda tasks: _blocked(_known(tasks, task_id), by))
+        return await self._change(lambda tasks: _blocked(_task_of(tasks, task_id), by))
 
     async def claim(self, task_id: int | None = None) -> Task | None:
         """Take this task, or the oldest that is free; None where none is. One that the owner has comes again.
@@ -282,7 +280,7 @@ class TaskBoard(ToolSet):
 
     async def _list(self, context: RunContext[Any]) -> str:
         tasks = await self._held.read()
-        lines = [_shown(task, tasks, context.redact) for task in tasks.values()]
+        lines = [_task_line(task, tasks, context.redact) for task in tasks.values()]
         return "\n".join((TASK_LIST, *(lines or [TODO_EMPTY])))
 
     async def _add(
@@ -292,24 +290,24 @@ class TaskBoard(ToolSet):
         description: str = "",
         blocked_by: Sequence[int] = (),
     ) -> str:
-        task = await told(self.add(subject, description=description, blocked_by=blocked_by))
-        return _shown(task, await self._held.read(), context.redact)
+        task = await as_retry(self.add(subject, description=description, blocked_by=blocked_by))
+        return _task_line(task, await self._held.read(), context.redact)
 
     async def _block(self, context: RunContext[Any], task_id: int, blocked_by: Sequence[int]) -> str:
-        task = await told(self.block(task_id, blocked_by))
-        return _shown(task, await self._held.read(), context.redact)
+        task = await as_retry(self.block(task_id, blocked_by))
+        return _task_line(task, await self._held.read(), context.redact)
 
     async def _claim(self, context: RunContext[Any], task_id: int | None = None) -> str:
-        if task := await told(self.claim(task_id)):
+        if task := await as_retry(self.claim(task_id)):
             return claimed_text(task, await self.tasks(), context.redact)
         return f"{TASK_NONE_FREE}\n{await self._list(context)}"
 
     async def _complete(self, task_id: int, result: str = "") -> str:
-        task = await told(self.complete(task_id, result))
+        task = await as_retry(self.complete(task_id, result))
         return f"{TASK_ENDED.format(id=task.id, how='completed')} {task.subject}"
 
     async def _give_back(self, task_id: int) -> str:
-        task = await told(self.give_back(task_id))
+        task = await as_retry(self.give_back(task_id))
         return f"{TASK_ENDED.format(id=task.id, how='given back')} {task.subject}"
 
 
@@ -330,7 +328,7 @@ def claimed_text(task: Task, tasks: Iterable[Task], redact: Callable[[str], str]
     return "\n".join(line for line in lines if line)
 
 
-async def told(work: Awaitable[T]) -> T:
+async def as_retry(work: Awaitable[T]) -> T:
     """What the work comes to; what it refuses is said to the model."""
     try:
         return await work
@@ -338,25 +336,12 @@ async def told(work: Awaitable[T]) -> T:
         raise RetryTool(str(error)) from error
 
 
-def checked_name(what: str, name: str) -> str:
-    """The name itself.
-
-    Raises:
-        UsageError: it is not 1 to 64 of A-Z a-z 0-9 . _ -, beginning with a letter or a digit.
-    """
-    if isinstance(name, str) and _NAME.fullmatch(name):
-        return name
-    wanted = "1 to 64 of A-Z a-z 0-9 . _ -, beginning with a letter or a digit"
-    raise UsageError(f"{what} must be a name of {wanted}, not {shown(name)}")
-
-
 def _is_id(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST_TASKS
 
 
 def _ids(given: Iterable[int]) -> tuple[int, ...]:
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise UsageError(f"blocked_by must be a list of ids of tasks, not {shown(given)}")
+    several("blocked_by", given, "a list of ids of tasks")
     ids = tuple(given)
     if not all(map(_is_id, ids)):
         raise UsageError(f"blocked_by must be ids of tasks, such as (1, 2), not {shown(ids)}")
@@ -382,7 +367,7 @@ def checked_text(what: str, value: str, least: int = 0) -> str:
     raise UsageError(f"{what} must be {wanted}, not {shown(value)}")
 
 
-def _known(tasks: Tasks, task_id: int) -> Task:
+def _task_of(tasks: Tasks, task_id: int) -> Task:
     if _is_id(task_id) and task_id in tasks:
         return tasks[task_id]
     if not isinstance(task_id, int) or isinstance(task_id, bool):
@@ -392,7 +377,7 @@ def _known(tasks: Tasks, task_id: int) -> Task:
 
 
 def _owned(tasks: Tasks, task_id: int, owner: str) -> Task:
-    task = _known(tasks, task_id)
+    task = _task_of(tasks, task_id)
     if task.owner == owner:
         return task
     whose = f"it is {task.owner}'s" if task.owner else "claim it first"
@@ -426,7 +411,7 @@ def _claimed(tasks: Tasks, owner: str, task_id: int | None, process: Process | N
         task_id = next((task.id for task in tasks.values() if not waits_for(task, tasks)), None)
         if task_id is None:
             return None
-    task = _known(tasks, task_id)
+    task = _task_of(tasks, task_id)
     if task.status != "pending":
         raise UsageError(f"task {task.id} is {task.owner}'s, and {task.status}")
     if waiting := waits_for(task, tasks):
@@ -452,7 +437,7 @@ def _completed(tasks: Tasks, task_id: int, owner: str, result: str) -> Task:
 
 
 def _given_back(tasks: Tasks, task_id: int, owner: str) -> Task:
-    task = _known(tasks, task_id)
+    task = _task_of(tasks, task_id)
     if task.status == "pending":
         return task
     if _owned(tasks, task_id, owner).status == "completed":
@@ -497,7 +482,7 @@ def _joined(ids: Iterable[int]) -> str:
     return ", ".join(map(str, ids))
 
 
-def _shown(task: Task, tasks: Tasks, redact: Callable[[str], str]) -> str:
+def _task_line(task: Task, tasks: Tasks, redact: Callable[[str], str]) -> str:
     """The task in one line, its result redacted before it is cut."""
     waiting = waits_for(task, tasks) if task.status == "pending" else ()
     told = (f" · {task.owner}" if task.owner else "", f" · after {_joined(waiting)}" if waiting else "")

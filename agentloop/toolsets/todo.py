@@ -119,12 +119,12 @@ def todo_write(items: Sequence[Mapping[str, Any]]) -> str:
         raise RetryTool(f"an item has more than {MOST_ITEM_CHARS} characters: say it shorter")
     if (busy := sum(item["status"] == "in_progress" for item in items)) > 1:
         raise RetryTool(f"{busy} items are in_progress: only one may be, the others are pending or completed")
-    return _shown(items)
+    return _list_text(items)
 
 
 async def todo_read(context: RunContext[Any]) -> str:
     """The list as it was last written in the session."""
-    return next((text for text, _ in _lists(await context.said())), _shown(()))
+    return next((text for text, _ in _lists(await context.said())), _list_text(()))
 
 
 def _lists(said: Sequence[SeenMessage]) -> Iterator[tuple[str, bool]]:
@@ -143,7 +143,7 @@ def _written(call: ToolCall, result: str) -> str:
         return result
 
 
-def _shown(items: Sequence[Mapping[str, Any]]) -> str:
+def _list_text(items: Sequence[Mapping[str, Any]]) -> str:
     lines = [f"{MARKS[item['status']]} {_line(item)}" for item in items]
     return "\n".join((TODO_LIST, *(lines or [TODO_EMPTY])))
 

@@ -121,8 +121,8 @@ class Worktrees(ToolSet):
         object.__setattr__(self, "_root", root)
         workspace_tools(root, allow=self.allow)
         try:
-            top = self._told(root, "rev-parse", "--show-toplevel")
-            common = self._told(root, "rev-parse", "--path-format=absolute", "--git-common-dir")
+            top = self._output_of(root, "rev-parse", "--show-toplevel")
+            common = self._output_of(root, "rev-parse", "--path-format=absolute", "--git-common-dir")
             self._git(root, "rev-parse", "--verify", "HEAD")
         except RetryTool as error:
             raise UsageError(f"{str(root)!r} is no git repository with a commit: {error}") from error
@@ -171,7 +171,7 @@ class Worktrees(ToolSet):
             if not self._is_there(tree):
                 branch = f"{BRANCHES}{name}"
                 self._git(self._root, "worktree", "prune")
-                kept = self._git(self._root, "show-ref", "--quiet", f"refs/heads/{branch}", may_fail=True)
+                kept = self._try_git(self._root, "show-ref", "--quiet", f"refs/heads/{branch}")
                 new = ("-b", branch, "--", str(tree)) if kept.returncode else ("--", str(tree), branch)
                 self._git(self._root, "worktree", "add", *new)
         return WORKTREE_ENTERED.format(name=name)
@@ -202,8 +202,8 @@ class Worktrees(ToolSet):
                 told = ", ".join(marked[:MOST_NAMED])
                 raise RetryTool(f"conflict markers are left in {told}: edit them first")
             self._commit(tree, f"Work of {name}")
-            ours = self._told(self._root, "rev-parse", "HEAD")
-            joined = self._git(tree, "merge", "--no-edit", "-m", f"Join {name}", ours, may_fail=True)
+            ours = self._output_of(self._root, "rev-parse", "HEAD")
+            joined = self._try_git(tree, "merge", "--no-edit", "-m", f"Join {name}", ours)
             files = self._conflicts(tree)
             if joined.returncode and not files:
                 raise RetryTool(f"git cannot merge: {_words(joined)}")
@@ -232,13 +232,13 @@ class Worktrees(ToolSet):
                 )
             others = ("ls-files", "--others", "--ignored", "--exclude-standard", "-z")
             ahead, ignored = self._ahead(tree), len(self._names(tree, *others))
-            tip = self._told(tree, "rev-parse", "--short", "HEAD")
+            tip = self._output_of(tree, "rev-parse", "--short", "HEAD")
             self._git(self._root, "worktree", "remove", *(["--force"] if discard else []), "--", str(tree))
             gone = [f"files that git ignores: {ignored}"] if ignored else []
             if discard:
                 gone += [f"changed files: {len(changed)}", f"commits up to {tip}: {ahead}"]
             if discard or not ahead:
-                self._git(self._root, "branch", "-D", "--", branch, may_fail=True)
+                self._try_git(self._root, "branch", "-D", "--", branch)
             kept = "" if discard or not ahead else f"; commits that stay on the branch {branch}: {ahead}"
             more = f", with {', '.join(gone)}" if gone else ""
         return WORKTREE_REMOVED.format(name=name, more=more + kept)
@@ -279,7 +279,7 @@ class Worktrees(ToolSet):
             there = ", ".join(each.name for each in self._there()[:MOST_NAMED])
             more = f"there are {there}" if there else f"{WORKTREES_NONE} Make one by {ENTER}"
             raise RetryTool(f"there is no worktree {tree.name!r}: {more}")
-        has, wanted = self._told(tree, "rev-parse", "--abbrev-ref", "HEAD"), f"{BRANCHES}{tree.name}"
+        has, wanted = self._output_of(tree, "rev-parse", "--abbrev-ref", "HEAD"), f"{BRANCHES}{tree.name}"
         if on_branch and has != wanted:
             raise RetryTool(f"{tree.name} has {has!r} checked out: go back to {wanted} first")
 
@@ -304,29 +304,33 @@ class Worktrees(ToolSet):
         return sorted({*self._names(tree, "diff", "--no-ext-diff", "--name-only", "-z", "--diff-filter=U")})
 
     def _ahead(self, tree: Path) -> int:
-        base = self._told(self._root, "rev-parse", "HEAD")
-        return int(self._told(tree, "rev-list", "--count", f"{base}..HEAD"))
+        base = self._output_of(self._root, "rev-parse", "HEAD")
+        return int(self._output_of(tree, "rev-list", "--count", f"{base}..HEAD"))
 
     def _commit(self, tree: Path, message: str) -> None:
         """Commit all that is not ignored, and the merge that is under way."""
         self._git(tree, "add", "--all")
-        joins = self._git(tree, "rev-parse", "--quiet", "--verify", "MERGE_HEAD", may_fail=True)
+        joins = self._try_git(tree, "rev-parse", "--quiet", "--verify", "MERGE_HEAD")
         if joins.returncode == 0 or self._changed(tree):
             self._git(tree, "commit", "--quiet", "--no-verify", "-m", message)
 
-    def _told(self, place: Path, *words: str) -> str:
+    def _output_of(self, place: Path, *words: str) -> str:
         return self._git(place, *words).stdout.strip()
 
     def _names(self, place: Path, *words: str) -> Sequence[str]:
         """What git names, each ended by a NUL."""
         return [name for name in self._git(place, *words).stdout.split("\0") if name]
 
-    def _git(self, place: Path, *words: str, may_fail: bool = False) -> "subprocess.CompletedProcess[str]":
-        """Run git there, none of the repository's own programs with it."""
-        done = _run(place, {**_OFF, **_settings(place)}, *words)
-        if done.returncode and not may_fail:
+    def _git(self, place: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+        """Run git there, which is to succeed."""
+        done = self._try_git(place, *words)
+        if done.returncode:
             raise RetryTool(f"git {words[0]}: {_words(done)}")
         return done
+
+    def _try_git(self, place: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+        """Run git there, none of the repository's own programs with it."""
+        return _run(place, {**_OFF, **_settings(place)}, *words)
 
 
 def _settings(place: Path) -> Mapping[str, str]:

@@ -238,7 +238,7 @@ def import_(path: str, new_id: str | None, **_: Any) -> int:
     session_id = new_session_id() if new_id is None else check_trunk(new_id)
     # Read here and not in the event loop, where a silent pipe or a long text would keep a signal waiting.
     text = read_text(path)
-    with _told(len(text)) as tell:
+    with _reading_progress(len(text)) as tell:
         events = stored_sessions(settings_of_call()).events_of(text, tell)
     if empty := [at for at, event in enumerate(events, 1) if _says_nothing(event)]:
         warn_of(f"without any content: {few([f'position {at}' for at in empty])}")
@@ -261,7 +261,7 @@ def _says_nothing(event: Event) -> bool:
 
 
 @contextmanager
-def _told(chars: int) -> Iterator[Callable[[int], object]]:
+def _reading_progress(chars: int) -> Iterator[Callable[[int], object]]:
     """What tells how many records are read; who waits at a terminal for long sees it."""
     console = error_console()
     if chars < _LONG_CHARS or not console.is_terminal:

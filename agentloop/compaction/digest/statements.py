@@ -497,8 +497,7 @@ class Spoken:
 
     One that is `doubted` may no longer hold.
 
-    One that is not `telling` comes last of all. One that is `light` neither binds nor holds anything exact;
-    one that is `alone` can be understood without those before it.
+    One that is not `telling` comes last of all. One that is `alone` needs none of those before it.
     """
 
     at: int
@@ -510,7 +509,6 @@ class Spoken:
     doubted: bool
     weight: float = 0.0
     telling: bool = False
-    light: bool = False
     alone: bool = False
     long: bool = False
     first: bool = False
@@ -587,7 +585,6 @@ def weigh(found: Sequence[Spoken], *, task: int | None) -> None:
     for one in reversed(found):
         look = one.look
         one.telling = not one.sentence.pasted and (look.cue > 0 or look.hard or one.role == "user")
-        one.light = not (look.cue > 0 or look.hard)
         one.alone = look.hard and len(look.content) >= LEAST_ALONE
         if look.cue > 0 or not look.says_nothing:
             place = 1.0 * (one.first or one.last) + _of_task(one, task)

@@ -28,7 +28,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, TypeVar
 
-from agentloop._plumbing.strict_json import Nesting, cleaned, without_half
+from agentloop._plumbing.strict_json import Nesting, cleaned, mapping_or_empty, without_half
 from agentloop.bounds import MOST_CALLS
 from agentloop.errors import BadAnswerError
 from agentloop.messages import Json
@@ -361,7 +361,11 @@ class _GrowingCall:
         if not name:
             return False
         if not self.name:
-            return self._is_closed() and not by_id and bool(_function(fragment).get("arguments"))
+            return (
+                self._is_closed()
+                and not by_id
+                and bool(mapping_or_empty(fragment.get("function")).get("arguments"))
+            )
         if name == self.name:
             return self._is_closed()
         return not (index is not None or by_id) or bool(self._arguments)
@@ -389,7 +393,7 @@ class _GrowingCall:
                 self.id = self.id or _id(fragment)
             elif key not in ("index", "function"):
                 self._fields.add(key, value)
-        for key, value in _function(fragment).items():
+        for key, value in mapping_or_empty(fragment.get("function")).items():
             if key == "name":
                 self._add_name(value)
             elif key == "arguments":
@@ -453,7 +457,7 @@ class _GrowingCall:
 
 
 def _piece_in(name: str, fragment: Json) -> Iterator[OutputPart]:
-    arguments = _function(fragment).get("arguments")
+    arguments = mapping_or_empty(fragment.get("function")).get("arguments")
     if arguments and isinstance(arguments, str):
         yield OutputPart(tool=name, text=arguments)
 
@@ -477,13 +481,8 @@ def _objects(values: object) -> list[Json]:
     return [value for value in values if isinstance(value, dict)]
 
 
-def _function(fragment: Json) -> Json:
-    function = fragment.get("function")
-    return function if isinstance(function, dict) else {}
-
-
 def _name(fragment: Json) -> str:
-    name = _function(fragment).get("name")
+    name = mapping_or_empty(fragment.get("function")).get("name")
     return name if isinstance(name, str) else ""
 
 

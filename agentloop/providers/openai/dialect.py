@@ -1,7 +1,7 @@
 """What this server takes, learnt from its refusals; bodies rewritten to it.
 
-A `Dialect` is what is known of a server, `Dialect.spoken` a body in it, and `Dialect.after` what a refusal
-adds to it: the first lesson of the table at the end of this file that the refusal is of.
+A `Dialect` is what is known of a server. `Dialect.adapt_body` gives a body in it, and `Dialect.after` what a
+refusal adds to it: the first lesson of the table at the end of this file that the refusal is of.
 
 The ids of calls go back as they came: a server's own mean something to it. Those of Kimi's models name the
 tool and number the call, and a model that sees others loses its own form; some gateways carry signatures in
@@ -21,7 +21,7 @@ from agentloop.messages import Json, labelled_part, text_of
 from agentloop.models import ModelRequest
 from agentloop.prompts import INSTRUCTIONS_IN_FRONT, MEDIA_NOT_TAKEN
 from agentloop.providers.openai.fields import OWN_FIELDS, FieldPath
-from agentloop.providers.openai.in_words import with_answer_words, without_calls
+from agentloop.providers.openai.plain_requests import with_answer_words, without_calls
 from agentloop.providers.openai.reasoning import (
     AMOUNTS,
     Returned,
@@ -219,7 +219,7 @@ class Dialect:
         reasoning = before.reasoning if self.reasoning == after.reasoning else self.reasoning
         return replace(self, without=self.without - own, reasoning=reasoning)
 
-    def asked(self, request: ModelRequest) -> ModelRequest:
+    def adapt_request(self, request: ModelRequest) -> ModelRequest:
         """The request without the tools and the format that this server does not take, in words instead."""
         said = request
         if self.without_tools and not request.needs_tools:
@@ -232,7 +232,7 @@ class Dialect:
             return said
         return replace(said, messages=with_answer_words(said.messages, request.answer_words))
 
-    def spoken(self, body: dict[str, Any]) -> dict[str, Any]:
+    def adapt_body(self, body: dict[str, Any]) -> dict[str, Any]:
         """The body in this dialect."""
         body = {name: value for name, value in body.items() if name not in self.without}
         if self.streams is False:

@@ -18,7 +18,7 @@ import openai
 from openai import AsyncAPIResponse
 
 from agentloop._plumbing.amounts import named_tokens_or_none
-from agentloop._plumbing.checks import above_zero, flag, shown
+from agentloop._plumbing.checks import above_zero, flag, instance_or_none, shown
 from agentloop._plumbing.host_logging import warn
 from agentloop.bounds import BYTES_A_TOKEN, BYTES_A_VALUE, LEAST_ANSWER_BYTES, MOST_ANSWER_BYTES
 from agentloop.errors import (
@@ -115,8 +115,7 @@ class ServedModel:
         flag("stream", stream)
         if not isinstance(retry, RetryPolicy):
             raise UsageError(f"retry must be a RetryPolicy(…), not {shown(retry)}")
-        if not isinstance(price, Price | None):
-            raise UsageError(f"price must be a Price(…) or None, not {price!r}")
+        instance_or_none("price", price, Price)
         self._choice = choice
         self._fields = fields
         self._given_window = tokens
@@ -220,20 +219,20 @@ class ServedModel:
             ContextTooLongError: the server says so, in whatever words; it is sent once.
             BadAnswerError: what came is no answer.
         """
-        return self._retry.run(lambda: self._answered(request), self._given_up)
+        return self._retry.run(lambda: self._answer_to(request), self._given_up)
 
     async def close(self) -> None:
         """Close the connections of the running event loop; those of others close when these end."""
         await self._clients.close()
 
-    async def _answered(self, request: ModelRequest) -> AsyncGenerator[ModelPart, None]:
+    async def _answer_to(self, request: ModelRequest) -> AsyncGenerator[ModelPart, None]:
         """One try, in the dialect that the server turns out to speak."""
         server = self._choice.server()
         asker: _Asker = "agent" if request.purpose == "agent" else "side"
         learnt: list[BodyChange] = []
         for changes_left in range(MOST_CHANGES, -1, -1):
             dialect, told = self._dialects[asker], False
-            streams, body = self._spoken(request, dialect)
+            streams, body = self._adapted(request, dialect)
             room = _AnswerRoom(request.max_output_tokens or self._max_output_tokens)
             try:
                 client = await self._clients.client(server)
@@ -255,16 +254,16 @@ class ServedModel:
                 kept = self._kept & self._fields.keys()
                 sent = {name: value for name, value in body.items() if name not in kept}
                 is_new = self._learn(refusal, {**sent, "stream": streams}, dialect, server, learnt, asker)
-                if is_new and self._spoken(request, self._dialects[asker]) != (streams, body):
+                if is_new and self._adapted(request, self._dialects[asker]) != (streams, body):
                     continue
             if failure.is_final:
                 self._take_back(learnt, asker)
             raise self._with_what_helps(failure, body)
 
-    def _spoken(self, request: ModelRequest, dialect: Dialect) -> tuple[bool, dict[str, Any]]:
+    def _adapted(self, request: ModelRequest, dialect: Dialect) -> tuple[bool, dict[str, Any]]:
         """Whether the request streams in this dialect, and its body."""
         streams = dialect.streams_where(self._asks_for_streams)
-        return streams, dialect.spoken(self._body(dialect.asked(request), dialect, streams))
+        return streams, dialect.adapt_body(self._body(dialect.adapt_request(request), dialect, streams))
 
     async def _parts(
         self, response: Response, data: AsyncIterator[bytes], streams: bool

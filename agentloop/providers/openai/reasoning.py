@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
+from agentloop._plumbing.strict_json import list_or_empty
 from agentloop.messages import Json, text_of
 from agentloop.prompts import ACKNOWLEDGEMENT
 from agentloop.providers.openai.fields import (
@@ -120,7 +121,7 @@ def _without_fields(message: Json) -> Json:
 
 
 def _has_sealed_calls(message: Json) -> bool:
-    return any(_unsealed(call) != call for call in _list(message.get("tool_calls")))
+    return any(_unsealed(call) != call for call in list_or_empty(message.get("tool_calls")))
 
 
 def _unsealed(call: Json) -> Json:
@@ -134,12 +135,8 @@ def _is_seal(name: str, value: object) -> bool:
 
 
 def _said_in(sent: Json) -> list[Mapping[str, Any]]:
-    said = [each for name in ("messages", "input") for each in _list(sent.get(name))]
+    said = [each for name in ("messages", "input") for each in list_or_empty(sent.get(name))]
     return [each for each in said if isinstance(each, Mapping)]
-
-
-def _list(value: object) -> Sequence[Any]:
-    return value if isinstance(value, list | tuple) else ()
 
 
 def _is_reasoning(item: Json) -> bool:
@@ -147,7 +144,7 @@ def _is_reasoning(item: Json) -> bool:
 
 
 def _holds_thoughts(message: Json) -> bool:
-    return message.get("role") == "assistant" and any(map(_is_thought, _list(message.get("content"))))
+    return message.get("role") == "assistant" and any(map(_is_thought, list_or_empty(message.get("content"))))
 
 
 def _is_thought(part: object) -> bool:
@@ -162,7 +159,7 @@ def _names_another_field(refusal: Refusal, sent: Json) -> bool:
 
 def _is_inside(place: FieldPlace, sent: Json) -> bool:
     parts = iter(place)
-    said = next((_list(sent.get(part)) for part in parts if part in ("messages", "input")), ())
+    said = next((list_or_empty(sent.get(part)) for part in parts if part in ("messages", "input")), ())
     number = next((part for part in parts if isinstance(part, int)), None)
     if number is None or not 0 <= number < len(said) or not isinstance(said[number], Mapping):
         return False
@@ -172,6 +169,6 @@ def _is_inside(place: FieldPlace, sent: Json) -> bool:
         return True
     if names and "content" not in names:
         return False
-    content = _list(message.get("content"))
+    content = list_or_empty(message.get("content"))
     at = next((part for part in behind if isinstance(part, int)), None)
     return any(map(_is_thought, content if at is None else content[max(0, at) :][:1]))

@@ -40,20 +40,20 @@ def without_calls(messages: Sequence[Json]) -> tuple[Json, ...]:
         if message.get("role") == "tool":
             results += _parts_of(message, label=message["tool_call_id"] not in answers)
             continue
-        said += _told(results)
+        said += _as_user_message(results)
         results = []
         if calls := message.get("tool_calls"):
             answers = {call["id"] for call in calls if _gives_answer(call)}
-            message = {"role": "assistant", "content": _called(text_of(message.get("content")), calls)}
+            message = {"role": "assistant", "content": _with_calls(text_of(message.get("content")), calls)}
         said.append(message)
-    return *said, *_told(results)
+    return *said, *_as_user_message(results)
 
 
 def _gives_answer(call: Json) -> bool:
     return bool(call["function"]["name"].startswith(FINAL_ANSWER))
 
 
-def _called(text: str, calls: Sequence[Json]) -> str:
+def _with_calls(text: str, calls: Sequence[Json]) -> str:
     """The text and the calls behind it; one that gives an answer is that answer, unless it was in vain."""
     lines = [text]
     for call in calls:
@@ -72,7 +72,7 @@ def _parts_of(result: Json, *, label: bool) -> list[Json]:
     return [{"type": "text", "text": RESULT_IN_TEXT.format(result="").strip()}, *content]
 
 
-def _told(parts: Sequence[Json]) -> list[Json]:
+def _as_user_message(parts: Sequence[Json]) -> list[Json]:
     """The results as one message of a user, as text where they are text alone."""
     texts = [part["text"] for part in parts if part.get("type") == "text"]
     content = "\n".join(texts) if len(texts) == len(parts) else [*parts]
