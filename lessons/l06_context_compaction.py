@@ -57,7 +57,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from agentloop import Agent, ChatModel, Compaction, Message, OfflineModel, OpenAIChat, Runner
-from agentloop.sessions import listed
+from agentloop.sessions import transcripts_in
 from agentloop.stream import (
     AnyStreamEvent,
     CompactionEnded,
@@ -83,7 +83,7 @@ async def lesson(model: ChatModel, prompt: str) -> "Shown":
             undone = (await runner.status(SESSION)).tokens
         shown = Shown(
             events=tuple(events),
-            transcript=next(map(read, listed(saved)), None),
+            transcript=next(map(read, transcripts_in(saved)), None),
             tokens_compacted=compacted,
             tokens_undone=undone,
         )

@@ -9,7 +9,7 @@ from agentloop.context import Context
 from agentloop.events import Compacted, MessageRecord, Record
 from agentloop.messages import Message
 from agentloop.prompts import INTERRUPTED
-from agentloop.sessions import Session, listed, load
+from agentloop.sessions import Session, load, transcripts_in
 from agentloop.stores import SessionStore
 from agentloop.stores.base import FindsWords, KeepsCheckpoints
 from agentloop.stores.words import searchable, words_of
@@ -105,7 +105,7 @@ def _transcripts(world: World, records: Sequence[Record]) -> Iterator[str]:
         said = _said(records[: record.seq - 1])
         if list(load(path).messages[: len(said)]) != said:
             yield f"L5 the transcript of the compaction at {record.seq} is not the history"
-    for path in listed(world.transcripts):
+    for path in transcripts_in(world.transcripts):
         held = load(path)
         if (
             held.damaged > 1

@@ -33,7 +33,7 @@ from agentloop.messages import Message, ToolCall, Usage
 from agentloop.models import ModelRequest
 from agentloop.run import Agent
 from agentloop.runner import Runner
-from agentloop.sessions import listed, load
+from agentloop.sessions import load, transcripts_in
 from agentloop.sessions.export import to_blocks, to_events, to_openai
 from agentloop.sessions.importing import parse
 from agentloop.stores import InMemoryStore
@@ -293,7 +293,7 @@ async def test_transcripts_hold_the_main_line_alone(tmp_path: Path) -> None:
     """They are what the model saw, to be read on as one talk; the log and its exports have the rest."""
     merged = await lived(MERGED, SCRIPT, window=6_000, transcripts=tmp_path)
     said = [json.dumps(data) for data in to_openai(merged.records)]
-    files = listed(tmp_path)
+    files = transcripts_in(tmp_path)
     assert files
     for path in files:
         saved = [json.dumps(message.to_openai()) for message in load(path).messages]

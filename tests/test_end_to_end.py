@@ -11,7 +11,7 @@ from agentloop.providers.offline import OfflineModel
 from agentloop.providers.openai import OpenAIChat
 from agentloop.run import Agent
 from agentloop.runner import Runner
-from agentloop.sessions import listed, load
+from agentloop.sessions import load, transcripts_in
 from agentloop.strategies import MicroCompact
 from agentloop.stream import CompactionEnded, ResultsCleared, RunEnded, TextDelta
 from agentloop.workspace import workspace_tools
@@ -40,10 +40,10 @@ async def test_the_offline_model_names_every_file(tmp_path: Path, window: int) -
     assert len(done) >= 3 or any(isinstance(event, ResultsCleared) for event in events)
     assert len(done) >= 3 or window > 8_000
     history = await said(runner)
-    for path in listed(tmp_path):
+    for path in transcripts_in(tmp_path):
         saved = load(path).messages
         assert list(saved) == history[: len(saved)]
-    assert len(listed(tmp_path)) == bool(done)
+    assert len(transcripts_in(tmp_path)) == bool(done)
 
 
 @pytest.mark.deep

@@ -22,7 +22,7 @@ from agentloop.context.guard import STRIKES
 from agentloop.errors import ContextOverflowError, StoreError, UsageError
 from agentloop.events import Compacted, Described, MessageRecord, Record
 from agentloop.messages import Message, ToolCall
-from agentloop.sessions.transcripts import DEAD_AFTER_SECONDS, grow, listed, load, save
+from agentloop.sessions.transcripts import DEAD_AFTER_SECONDS, grow, load, save, transcripts_in
 from agentloop.strategies import RecursiveSummary
 from agentloop.stream import CompactionEnded, RunEnded
 from agentloop.testing import ScriptedModel
@@ -79,7 +79,7 @@ def test_fifty_in_one_second_are_fifty_files(tmp_path: Path) -> None:
         "transcript_7-3.jsonl",
     ]
     assert [load(path).messages for path in paths] == said
-    assert listed(tmp_path) == tuple(paths)
+    assert transcripts_in(tmp_path) == tuple(paths)
 
 
 def test_the_list_is_in_order_of_time_and_holds_transcripts_alone(tmp_path: Path) -> None:
@@ -87,8 +87,8 @@ def test_the_list_is_in_order_of_time_and_holds_transcripts_alone(tmp_path: Path
     (tmp_path / "notes.txt").write_text("mine")
     (tmp_path / "transcript_5.jsonl").mkdir()
     (tmp_path / "transcript_6.jsonl").symlink_to(paths[0])
-    assert listed(tmp_path) == (paths[1], paths[0], paths[2], paths[3])
-    assert listed(tmp_path / "nothing") == ()
+    assert transcripts_in(tmp_path) == (paths[1], paths[0], paths[2], paths[3])
+    assert transcripts_in(tmp_path / "nothing") == ()
 
 
 def test_nothing_but_the_transcript_is_left(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_what_a_killed_writer_left_goes_with_a_later_save(tmp_path: Path) -> Non
     (left,) = tmp_path.iterdir()
     mine = tmp_path / ".transcript_notes.tmp"
     mine.touch()
-    assert listed(tmp_path) == ()
+    assert transcripts_in(tmp_path) == ()
     save(tmp_path, TALK, epoch=8)
     assert left.exists(), "it may be another's who is writing still"
     for old in (left, mine):
@@ -274,7 +274,7 @@ async def test_l5_a_session_has_one_that_is_whole_before_each_compaction(tmp_pat
     events = await watched(runner, "Read it all.")
     done = [event for event in events if isinstance(event, CompactionEnded)]
     assert len(done) > STRIKES
-    (path,) = listed(tmp_path / "transcripts")
+    (path,) = transcripts_in(tmp_path / "transcripts")
     assert {event.transcript for event in done} == {path.name}
     said = await history(runner)
     held = load(path).messages
@@ -293,7 +293,9 @@ async def test_l5_it_stays_the_one_when_a_compaction_is_taken_back(tmp_path: Pat
     second = await runner.compact("s")
     assert (first.status, second.status) == ("done", "done")
     assert (
-        [path.name for path in listed(tmp_path / "transcripts")] == [first.transcript] == [second.transcript]
+        [path.name for path in transcripts_in(tmp_path / "transcripts")]
+        == [first.transcript]
+        == [second.transcript]
     )
 
 
@@ -304,7 +306,7 @@ async def test_l5_failed_compactions_too_grow_the_one(tmp_path: Path) -> None:
     for prompt in ("Read it all.", "More?", "At last?"):
         await runner.run(prompt, session_id="s")
         results.append(await runner.compact("s"))
-    (path,) = listed(tmp_path / "transcripts")
+    (path,) = transcripts_in(tmp_path / "transcripts")
     assert [(result.status, result.transcript) for result in results] == [("failed", path.name)] * 3
     assert load(path).messages == tuple(await history(runner))
 
@@ -324,7 +326,10 @@ async def test_l18_a_copy_of_a_session_leaves_its_transcript_alone(tmp_path: Pat
         result = await runner.compact("copy")
         assert result.status == "done"
     assert path.read_bytes() == before
-    assert {each.name for each in listed(tmp_path / "transcripts")} == {first.transcript, result.transcript}
+    assert {each.name for each in transcripts_in(tmp_path / "transcripts")} == {
+        first.transcript,
+        result.transcript,
+    }
 
 
 def is_message(record: Record) -> bool:
@@ -429,7 +434,7 @@ def test_reading_what_is_not_there_is_one_clear_line(tmp_path: Path) -> None:
         load(tmp_path)
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match="no folder"):
-        listed(tmp_path / "file")
+        transcripts_in(tmp_path / "file")
 
 
 ONE, TWO = b'{"role": "user", "content": "one"}', b'{"role": "assistant", "content": "two"}'
@@ -485,7 +490,7 @@ def test_a_file_that_may_only_be_read_is_read_and_left_alone(tmp_path: Path) -> 
     tmp_path.chmod(0o500)
     try:
         assert load(path).messages == TALK
-        assert listed(tmp_path) == (path,)
+        assert transcripts_in(tmp_path) == (path,)
     finally:
         tmp_path.chmod(0o700)
     assert (path.read_bytes(), mode(path), names(tmp_path)) == (before, 0o400, [path.name])

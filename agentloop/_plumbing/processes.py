@@ -11,6 +11,15 @@ import uuid
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Protocol, TypeVar
+
+
+class _Lock(Protocol):
+    def acquire(self) -> bool: ...
+    def release(self) -> None: ...
+
+
+L = TypeVar("L", bound=_Lock)
 
 _PROC = Path("/proc")
 _BOOT_ID = _PROC / "sys/kernel/random/boot_id"
@@ -19,6 +28,13 @@ _STATE, _STARTED = 0, 19
 """Where proc(5) has the state and the start of a process, counted from behind the closing bracket of its
 name: its fields 3 and 22."""
 _DEAD = ("Z", "X")
+
+
+def free_in_forks(lock: L) -> L:
+    """The lock of a module, which is free in a child of a fork: who forks waits until no thread holds it."""
+    if hasattr(os, "register_at_fork"):  # where there are forks
+        os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+    return lock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

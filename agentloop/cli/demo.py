@@ -25,7 +25,7 @@ from agentloop.messages import Message
 from agentloop.models import ModelRequest
 from agentloop.run import Agent
 from agentloop.runner import Runner
-from agentloop.sessions import listed, to_openai
+from agentloop.sessions import to_openai, transcripts_in
 from agentloop.testing import ScriptedModel
 
 WINDOW, RESERVE = 4_000, 500
@@ -130,7 +130,7 @@ async def conversation(compaction: Compaction | None) -> DemoReport:
             turns=turns,
             facts_in_sight=len(_facts(model.requests[-1])),
             user_messages=sum(message["role"] == "user" for message in to_openai(records)),
-            transcripts=len(listed(Path(folder.name))),
+            transcripts=len(transcripts_in(Path(folder.name))),
         )
 
 

@@ -509,28 +509,24 @@ class ContextKeeper:
             else f"the {fires:,} at which it is to compact, so no compaction gets there: let it do so later"
         )
         self._said_fixed = True
-        warning = ContextWarning(
-            level=self.status(context).window_level,
-            tokens=fixed,
-            window=self.budget.window,
-            text=f"instructions and tool schemas take {fixed:,} tokens, more than {wanted}",
-        )
-        await self.compactor.emitter.emit(warning)
+        text = f"instructions and tool schemas take {fixed:,} tokens, more than {wanted}"
+        await self._say(text, fixed, self.status(context))
 
     async def _say_cuts(self, context: Context) -> None:
         """Say once that the server cuts prompts in silence, and to which window it does."""
         window = self.budget.cuts.window
         if window in (None, self._said_cuts):
             return
-        self._said_cuts = window
-        status = self.status(context)
-        warning = ContextWarning(
-            level=status.window_level,
-            tokens=status.tokens,
-            window=self.budget.window,
-            text=f"the server seems to cut longer prompts in silence: it reports at most {window:,} tokens "
-            f"of requests of up to {self.budget.answered:,}; a larger window on its side helps",
+        self._said_cuts, status = window, self.status(context)
+        text = (
+            f"the server seems to cut longer prompts in silence: it reports at most {window:,} tokens "
+            f"of requests of up to {self.budget.answered:,}; a larger window on its side helps"
         )
+        await self._say(text, status.tokens, status)
+
+    async def _say(self, text: str, tokens: int, status: ContextStatus) -> None:
+        """Warn of what the window does not tell."""
+        warning = ContextWarning(level=status.window_level, tokens=tokens, window=status.window, text=text)
         await self.compactor.emitter.emit(warning)
 
     async def _warn(self, context: Context) -> None:

@@ -7,7 +7,7 @@ session.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 
 from agentloop._plumbing.callables import name_of
 from agentloop._plumbing.checks import shown
@@ -96,10 +96,10 @@ class Plan:
     occasion: Occasion
     strategy: str
     tier: int
-    covered: tuple[Unit, ...]
-    at: int
-    instead: Instead
-    reads: tuple[Entry, ...]
+    covered: tuple[Unit, ...] = ()
+    at: int = 0
+    instead: Instead = field(default_factory=Note)
+    reads: tuple[Entry, ...] = ()
     cleared: tuple[ClearedItem, ...] = ()
     shown: tuple[Entry, ...] = ()
     group: str = ""
@@ -159,7 +159,6 @@ def plan_of(cut: Cut, context: Context, budget: Budget, *, occasion: Occasion, s
         covered=covered,
         at=clamped(context, cut.at, budget.task_tokens),
         instead=cut.instead,
-        reads=(),
         cleared=items,
         shown=tuple(shown[item.seq] for item in items),
     )
@@ -241,10 +240,6 @@ def shorten_kept_plan(context: Context, budget: Budget, occasion: Occasion) -> P
         occasion=occasion,
         strategy="shorten kept",
         tier=PLAIN,
-        covered=(),
-        at=0,
-        instead=Note(),
-        reads=(),
         cleared=items,
         shown=tuple(kept[item.seq] for item in items),
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from agentloop._plumbing.truncate import beginning, head
-from agentloop.compaction.digest import Findings, digest
+from agentloop.compaction.digest import Findings, digest, first_within
 from agentloop.compaction.plan import PLAIN, Plan
 from agentloop.context import (
     Context,
@@ -184,13 +184,7 @@ def turn_lines(covered: Sequence[Entry], *, max_tokens: int, counter: TokenCount
     lines = [line for text in earlier for line in text.splitlines() if line.strip()]
     lines = [line if line.startswith(("- ", "> ")) else f"> {line}" for line in lines]
     lines += [_line(turn) for turn in turns_of(entry for entry in covered if entry.kind == "said")]
-    kept: list[str] = []
-    for line in reversed(lines):
-        max_tokens -= counter(line) + 1
-        if max_tokens < 0:
-            break
-        kept.append(line)
-    return "\n".join(reversed(kept))
+    return "\n".join(reversed(first_within(reversed(lines), max_tokens, counter)))
 
 
 def _line(turn: Sequence[Entry]) -> str:

@@ -14,6 +14,7 @@ from math import inf, log
 from typing import Generic, Literal, TypeVar, overload
 
 from agentloop._plumbing.amounts import LEAST_WINDOW
+from agentloop._plumbing.processes import free_in_forks
 from agentloop.messages import Message
 
 Kind = Literal["said", "summary", "note"]
@@ -81,7 +82,7 @@ def in_order(entries: Iterable[Entry]) -> list[Entry]:
 
 T = TypeVar("T")
 
-_GROWTH = threading.Lock()
+_GROWTH = free_in_forks(threading.Lock())
 """Two threads may grow one version; which of them shares its items is decided once."""
 
 

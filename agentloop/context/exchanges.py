@@ -144,7 +144,7 @@ def may_go(context: Context, *, task_tokens: int) -> list[Unit]:
 def safe_cover(context: Context, wanted: frozenset[int], *, task_tokens: int) -> tuple[Unit, ...]:
     """The units that are wholly among the wanted positions and may go, whoever chose the cut.
 
-    None where that is nothing but an earlier summary.
+    None of them, where they are nothing but an earlier summary.
     """
     units = may_go(context, task_tokens=task_tokens)
     covered = tuple(unit for unit in units if wanted.issuperset(unit.seqs))

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from agentloop._plumbing.patterns import pattern
+from agentloop._plumbing.processes import free_in_forks
 from agentloop._plumbing.truncate import ends
 from agentloop.context.parts import for_chat
 from agentloop.context.wire import to_wire
@@ -140,7 +141,7 @@ def _may_hold_runs(text: str) -> bool:
 
 
 _Encode = Callable[[str], Sequence[int]]
-_loading = threading.RLock()
+_loading = free_in_forks(threading.RLock())
 
 
 def _encoder(model: str) -> _Encode | None:
@@ -250,16 +251,8 @@ class TokenCounter(Protocol):
     def __call__(self, text: str, /) -> int: ...
 
 
-def counter_for(model: str) -> TokenCounter:
-    """The counter of a model: the vocabulary tiktoken knows for its name, `o200k_base` for any other name.
-
-    Nothing is loaded before the first count; what is loaded is kept for the process and shared by threads.
-
-    Example:
-        >>> counter_for("gpt-4o")("How are you?")
-        4
-    """
-    return ByVocabulary(model)
+counter_for: Callable[[str], TokenCounter] = ByVocabulary
+"""The counter of the model of that name."""
 
 
 def count_message(message: Message, counter: TokenCounter) -> int:

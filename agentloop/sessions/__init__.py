@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from agentloop.sessions.export import to_blocks, to_openai
     from agentloop.sessions.pages import PAGE_RECORDS, in_sight, page_reader, read_pages, say_nothing
     from agentloop.sessions.stored_sessions import ExportFormat, StoredSessions
-    from agentloop.sessions.transcripts import grow, listed, load, save
+    from agentloop.sessions.transcripts import grow, transcripts_in, load, save
 else:
     __all__, __getattr__, __dir__ = loaded_later(
         __name__,
@@ -28,6 +28,6 @@ else:
             "export": "to_blocks to_openai",
             "pages": "PAGE_RECORDS in_sight page_reader read_pages say_nothing",
             "stored_sessions": "ExportFormat StoredSessions",
-            "transcripts": "grow listed load save",
+            "transcripts": "grow transcripts_in load save",
         },
     )

@@ -7,7 +7,6 @@ still there.
 
 import json
 import math
-import os
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass, field, replace
@@ -23,7 +22,7 @@ from agentloop.prompts import COMPRESSED, SPILLED, ends_of
 from agentloop.redaction import Redact, redacted
 from agentloop.sessions.lease import Leases
 from agentloop.sessions.pages import Tell, read_good_pages, say_nothing
-from agentloop.sessions.transcripts import load
+from agentloop.sessions.transcripts import files_in, load
 from agentloop.stores.base import SessionInfo, SessionStore
 
 _BEFORE_NAMES = tuple(text.partition("{")[0] for text in (SPILLED, COMPRESSED))
@@ -149,7 +148,7 @@ class Deletion:
         not name it. What their texts say counts as well, since a copy that came as messages has nothing
         else; a forged one only keeps a file.
         """
-        there = _files_in(self.transcripts)
+        there = self._files()
         times = [(name, time) for history in histories for name, time in history.files.items()]
         written = (there[name].stat().st_mtime for name, _ in times if name in there)
         since = min((*(time for _, time in times), *written), default=math.inf)
@@ -158,6 +157,11 @@ class Deletion:
             if info.updated >= since and info.id not in going:
                 named |= await self._files_named_in(info)
         return [replace(history, shared=named.intersection(history.files)) for history in histories]
+
+    def _files(self) -> Mapping[str, Path]:
+        """The transcripts and the files of long results that are there, by their names."""
+        folder = self.transcripts
+        return {name: folder / name for name in files_in(folder) if _FILE.fullmatch(name)}
 
     async def _files_named_in(self, info: SessionInfo) -> set[str]:
         """The files that the records of a log name, or texts in it; as far as it can be read."""
@@ -185,7 +189,7 @@ class Deletion:
         folder, went = self.transcripts, list[str]()
         try:
             refuse_link(folder)
-            there = _files_in(folder)
+            there = self._files()
             said = await self._said(history.info) if there.keys() & history.own else _Said()
             for name in (name for name in history.own if name not in went_before):
                 why = self._reason_to_stay(name, history, there, said)
@@ -261,22 +265,6 @@ def _files_told_in(text: str) -> Iterator[str]:
     for before in _BEFORE_NAMES:
         for behind in text.split(before)[1:]:
             yield from _FILE.findall(behind.partition("\n")[0])
-
-
-def _files_in(folder: Path) -> Mapping[str, Path]:
-    """The transcripts and the files of long results in the folder, by their names.
-
-    Raises:
-        StoreError: it cannot be read.
-    """
-    try:
-        with os.scandir(folder) as entries:
-            there = [each.name for each in entries if each.is_file(follow_symlinks=False)]
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise refused(folder, error) from error
-    return {name: folder / name for name in there if _FILE.fullmatch(name)}
 
 
 def _label(name: str, history: History) -> str:

@@ -17,7 +17,7 @@ import os
 import stat
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,21 +93,30 @@ def grow(folder: Path, name: str, messages: Iterable[Message]) -> bool:
     return False
 
 
-def listed(folder: Path) -> tuple[Path, ...]:
+def transcripts_in(folder: Path) -> tuple[Path, ...]:
     """The transcripts of a folder, newest last; none for a folder that is not there.
+
+    Raises:
+        StoreError: the folder cannot be read.
+    """
+    names = filter(None, map(_NAME.fullmatch, files_in(folder)))
+    found = sorted((int(name[1]), int(name[2] or 1), name[0]) for name in names)
+    return tuple(folder / name for _, _, name in found)
+
+
+def files_in(folder: Path) -> Sequence[str]:
+    """The names of the files in a folder, no links among them; none for a folder that is not there.
 
     Raises:
         StoreError: the folder cannot be read.
     """
     try:
         with os.scandir(folder) as entries:
-            names = [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
+            return [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
     except FileNotFoundError:
         return ()
     except OSError as error:
         raise refused(folder, error) from error
-    found = sorted((int(m[1]), int(m[2] or 1), m[0]) for name in names if (m := _NAME.fullmatch(name)))
-    return tuple(folder / name for _, _, name in found)
 
 
 def load(path: Path) -> Loaded:

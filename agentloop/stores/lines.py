@@ -9,6 +9,7 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, TypeVar
 
 from agentloop._plumbing.checks import shown
@@ -152,13 +153,12 @@ def list_statements(lines: str, folder: str, owner: str) -> dict[tuple[bool, boo
     `lines` selects all of them, `folder` and `owner` are the conditions; a value that is given comes in that
     order.
     """
-    where = {
-        (False, False): "",
-        (True, False): f" WHERE {folder}",
-        (False, True): f" WHERE {owner}",
-        (True, True): f" WHERE {folder} AND {owner}",
+    return {
+        (False, False): lines,
+        (True, False): f"{lines} WHERE {folder}",
+        (False, True): f"{lines} WHERE {owner}",
+        (True, True): f"{lines} WHERE {folder} AND {owner}",
     }
-    return {given: f"{lines}{some}" for given, some in where.items()}
 
 
 def line_of(label: str, row: Sequence[Any]) -> SessionInfo:
@@ -192,8 +192,13 @@ def line_of(label: str, row: Sequence[Any]) -> SessionInfo:
 
 def whole_line(label: str, row: Sequence[Any]) -> SessionInfo | None:
     """The same; None where it is damaged: it can be made anew from the log."""
+    return if_whole(partial(line_of, label, row))
+
+
+def if_whole(read: Callable[[], T]) -> T | None:
+    """What is read; None where it is damaged, which hides no other: who reads or checks the log is told."""
     try:
-        return line_of(label, row)
+        return read()
     except DamagedError:
         return None
 

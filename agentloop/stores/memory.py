@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from agentloop._plumbing.aio import in_thread
+from agentloop._plumbing.processes import free_in_forks
 from agentloop.codec import decode, encode
 from agentloop.errors import ConflictError
 from agentloop.events import Cleared, Event, MessageRecord, Noted, Record
@@ -32,6 +33,9 @@ from agentloop.stores.base import (
 )
 from agentloop.stores.lines import change_of, changed, newest_first, of_trunk
 from agentloop.stores.words import Query, found_among
+
+_LOCK = free_in_forks(threading.Lock())
+"""Held while something is read or changed of any store: that is short."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -74,12 +78,11 @@ class InMemoryStore(SessionStore, FindsWords, GrantsLeases, TellsLeases):
     def __init__(self) -> None:
         self._logs: dict[str, _Log] = {}
         self._leases: dict[str, _Held] = {}
-        self._lock = threading.Lock()
 
     async def append(self, session_id: str, events: Sequence[Event], *, expect: int) -> int:
         written = checked_append(session_id, events, expect)
         texts = [encode(event) for event in written]
-        with self._lock:
+        with _LOCK:
             log = self._logs.get(session_id)
             there = log.texts if log else []
             if len(there) != expect:
@@ -94,13 +97,13 @@ class InMemoryStore(SessionStore, FindsWords, GrantsLeases, TellsLeases):
 
     async def read(self, session_id: str, *, after: int = 0, most: int | None = None) -> Sequence[Record]:
         after, most = checked_page(session_id, after, most)
-        with self._lock:
+        with _LOCK:
             log = self._logs.get(session_id)
             return log.after(after, most) if log else ()
 
     async def info(self, session_id: str) -> SessionInfo | None:
         checked_session_id(session_id)
-        with self._lock:
+        with _LOCK:
             log = self._logs.get(session_id)
             return log.info if log else None
 
@@ -111,13 +114,13 @@ class InMemoryStore(SessionStore, FindsWords, GrantsLeases, TellsLeases):
 
     async def delete(self, session_id: str) -> bool:
         checked_session_id(session_id)
-        with self._lock:
+        with _LOCK:
             return self._remove(session_id)
 
     async def sweep(self, *, owner: str | None = None, now: float | None = None) -> Sequence[SessionInfo]:
         whose = SessionScope(owner=owner)
         moment = time.time() if now is None else checked_now(now)
-        with self._lock:
+        with _LOCK:
             self._leases = {name: held for name, held in self._leases.items() if self._live_lease(name)}
             lines = [log.info for log in self._logs.values() if whose.takes(log.info)]
             due = [info for info in lines if info.expires is not None and info.expires <= moment]
@@ -142,7 +145,7 @@ class InMemoryStore(SessionStore, FindsWords, GrantsLeases, TellsLeases):
         self, session_id: str, lease: Lease, *, seconds: float, over: str | None = None
     ) -> Lease:
         seconds = checked_lease_seconds(session_id, seconds, over)
-        with self._lock:
+        with _LOCK:
             held = self._live_lease(session_id)
             if held and stays_with(held, lease, over):
                 return held
@@ -151,21 +154,21 @@ class InMemoryStore(SessionStore, FindsWords, GrantsLeases, TellsLeases):
 
     async def free_lease(self, session_id: str, holder: str) -> None:
         checked_holder(session_id, holder)
-        with self._lock:
+        with _LOCK:
             held = self._leases.get(session_id)
             if held and held.lease.holder == holder:
                 del self._leases[session_id]
 
     async def lease(self, session_id: str) -> Lease | None:
         checked_session_id(session_id)
-        with self._lock:
+        with _LOCK:
             return self._live_lease(session_id)
 
     async def close(self) -> None:
         """Harmless: there is nothing to let go of."""
 
     def _listed(self, scope: SessionScope) -> tuple[SessionInfo, ...]:
-        with self._lock:
+        with _LOCK:
             lines = [log.info for log in self._logs.values()]
         return newest_first(lines, scope)
 
@@ -185,7 +188,7 @@ class InMemoryStore(SessionStore, FindsWords, GrantsLeases, TellsLeases):
         return tuple(islice(found_among(records, query), most))
 
     def _newest_first(self, name: str) -> Iterator[Record]:
-        with self._lock:
+        with _LOCK:
             log = self._logs.get(name)
             there = [*zip(log.records, log.texts, strict=True)] if log else []
         return (_as_written(record, text) for record, text in reversed(there))

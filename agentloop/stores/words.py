@@ -8,7 +8,7 @@ a sentence is found as a phrase. Of a run longer than 200 characters each 200 ar
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, Self
@@ -16,7 +16,7 @@ from typing import Any, Self
 from agentloop._plumbing.checks import shown
 from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.truncate import head, tail
-from agentloop.errors import DamagedError, UsageError
+from agentloop.errors import UsageError
 from agentloop.events import (
     Compacted,
     Described,
@@ -126,17 +126,6 @@ def found_among(records: Iterable[tuple[str, Record | None]], query: Query) -> I
 def words_in(record: Record) -> list[str]:
     """The words by which the record is found, in order."""
     return words_of(searchable(record.event))
-
-
-def whole_record(read: Callable[[], Record]) -> Record | None:
-    """The record that `read` makes of its text; None for one that is damaged.
-
-    That keeps nobody from finding the others: reading the log tells of it.
-    """
-    try:
-        return read()
-    except DamagedError:
-        return None
 
 
 def _first_place(text: str, query: Query) -> int:

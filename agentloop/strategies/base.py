@@ -87,7 +87,8 @@ class DropAgentItems:
     """
 
     def __call__(self, entries: Sequence[Entry], room: int, counter: TokenCounter, /) -> Sequence[Entry]:
-        agents = [at for at, entry in enumerate(entries) if _is_result(entry) or _is_assistant(entry)]
+        said = ((at, entry.original.role) for at, entry in enumerate(entries) if entry.kind == "said")
+        agents = [at for at, role in said if role in ("tool", "assistant")]
         return _without(agents[::-1], entries, room, counter)
 
 
@@ -234,10 +235,6 @@ def _results(entries: Sequence[Entry]) -> list[int]:
 
 def _is_result(entry: Entry) -> bool:
     return entry.kind == "said" and entry.original.role == "tool"
-
-
-def _is_assistant(entry: Entry) -> bool:
-    return entry.kind == "said" and entry.original.role == "assistant"
 
 
 def _with_text(entry: Entry, text: str) -> Entry:

@@ -124,18 +124,6 @@ class Scope:
         return self.rule.of(_tokens_of_earlier_runs(context), budget.room(context))
 
 
-def check_scope(scope: object) -> None:
-    """Refuse what is no scope.
-
-    Raises:
-        UsageError: it is none.
-    """
-    if not isinstance(scope, Scope):
-        raise UsageError(
-            f"scope must be a Scope, made by Scope.fixed or Scope.token_budget, not {shown(scope)}"
-        )
-
-
 def newest_run(context: Context) -> list[Entry]:
     """All that was said in the newest run, whether in sight or not."""
     newest = context.said[-1].run_id if context.said else ""
@@ -208,7 +196,9 @@ def Blocks(  # noqa: N802 — it reads like the strategies that are classes
     whole("keep_recent_turns", keep_recent_turns, 0)
     whole("max_summary_tokens", max_summary_tokens, 20)
     whole("tool_output_max_lines", tool_output_max_lines, 1)
-    check_scope(scope)
+    if not isinstance(scope, Scope):
+        made = "made by Scope.fixed or Scope.token_budget"
+        raise UsageError(f"scope must be a Scope, {made}, not {shown(scope)}")
     run = NewestRun(
         keep_first=keep_first_turns,
         keep_recent=keep_recent_turns,

@@ -36,6 +36,7 @@ _VERBS = (
 )
 _ACTIONS = tuple((action, pattern(rf"(?:^|[^a-z])(?:{verbs})", re.IGNORECASE)) for action, verbs in _VERBS)
 _ELSEWHERE = pattern(r"^(?:cd \S+ ?(?:&&|;) ?|[A-Z_]+=\S+ |sudo |time |timeout \S+ )+")
+"""What says where and how a command is run."""
 
 
 def action_of(name: str) -> str:
@@ -48,14 +49,9 @@ def action_of(name: str) -> str:
     return "used"
 
 
-def program_of(command: str) -> str:
-    """The command without what says where and how it is run."""
-    return _ELSEWHERE.sub("", command)
-
-
 def only_looks(name: str, command: str) -> bool:
     """Whether a call only looks at something, so that what it shows may speak of errors of others."""
-    return action_of(program_of(command) if command else name) in LOOKING
+    return action_of(_ELSEWHERE.sub("", command) if command else name) in LOOKING
 
 
 MOST_PATHS = 40
@@ -63,7 +59,8 @@ MOST_PATHS = 40
 
 MOST_PATH_CHARS = 300
 
-MOST_NESTED = 6
+MOST_NESTED = 7
+"""So deep in the arguments paths are looked for."""
 
 _KEY = pattern(
     r"(?:^|_)(?:path|paths|file|files|filename|filenames|filepath|dir|directory|folder|notebook)(?:$|_)|"
@@ -82,19 +79,15 @@ _WORDS = pattern(r"[^\s\"'`|;&<>()=,]+")
 
 def paths_in(arguments: Mapping[str, Any]) -> list[str]:
     """The paths that these arguments name, in order, each once."""
-    return list(dict.fromkeys(_paths(arguments, depth=0)))[:MOST_PATHS]
-
-
-def _paths(arguments: Mapping[str, Any], depth: int) -> Iterator[str]:
-    for key, value in arguments.items():
-        yield from _in_value(str(key), value, depth)
+    return list(dict.fromkeys(_in_value("", arguments, depth=0)))[:MOST_PATHS]
 
 
 def _in_value(key: str, value: object, depth: int) -> Iterator[str]:
     if isinstance(value, str):
         yield from _in_text(key, value)
     elif isinstance(value, Mapping) and depth < MOST_NESTED:
-        yield from _paths(value, depth + 1)
+        for name, each in value.items():
+            yield from _in_value(str(name), each, depth + 1)
     elif isinstance(value, list) and depth < MOST_NESTED:
         for item in value[:MOST_PATHS]:
             yield from _in_value(key, item, depth + 1)
@@ -530,10 +523,10 @@ def _outcome(call: Call) -> str:
     return most_telling(sentences(text, most_chars=len(text)))
 
 
-def most_telling(found: Sequence[Sentence], most_chars: int = MOST_CHARS) -> str:
-    """The sentences with the most to say in so many characters, in their order."""
+def most_telling(found: Sequence[Sentence]) -> str:
+    """The sentences with the most to say in `MOST_CHARS` characters, in their order."""
     ranked = sorted(range(len(found)), key=lambda at: (-_weight(found, at), at))
-    room = most_chars
+    room = MOST_CHARS
     kept: list[int] = []
     for at in ranked[:8]:
         text = found[at].text
@@ -544,19 +537,19 @@ def most_telling(found: Sequence[Sentence], most_chars: int = MOST_CHARS) -> str
         if room < 20:
             break
     texts = (" ".join(found[at].text.split()) for at in sorted(kept))
-    return " … ".join(_excerpt(text, most_chars) for text in texts) or "nothing"
+    return " … ".join(map(_excerpt, texts)) or "nothing"
 
 
-def _excerpt(text: str, most_chars: int) -> str:
+def _excerpt(text: str) -> str:
     """The text, or the part of it in which most is exact: its beginning, or what ends with an exact word."""
-    if len(text) <= most_chars:
+    if len(text) <= MOST_CHARS:
         return text
     places = [match.end() for match in _SPACED.finditer(text) if is_hard(match.group())]
-    ends = [most_chars - 1, *(end for end in places if end >= most_chars)]
-    end = max(ends, key=lambda end: sum(end - most_chars + 2 < place <= end for place in places))
-    if end < most_chars:
-        return beginning(text, most_chars)
-    return f"…{tail(text[:end], most_chars - 2)}{'…' if end < len(text) else ''}"
+    ends = [MOST_CHARS - 1, *(end for end in places if end >= MOST_CHARS)]
+    end = max(ends, key=lambda end: sum(end - MOST_CHARS + 2 < place <= end for place in places))
+    if end < MOST_CHARS:
+        return beginning(text, MOST_CHARS)
+    return f"…{tail(text[:end], MOST_CHARS - 2)}{'…' if end < len(text) else ''}"
 
 
 def _weight(found: Sequence[Sentence], at: int) -> float:

@@ -1,7 +1,7 @@
 """An earlier record taken apart, where no log is behind it: a digest merges it with what is new."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from agentloop.compaction.digest.index import LABELS
@@ -21,16 +21,8 @@ from agentloop.events import Made
 from agentloop.prompts import SUMMARY_INDEX
 
 _INDEX_OF_SUMMARY = {SUMMARY_INDEX: NAMED}
-_FIELDS = {
-    PROSE: PROSE,
-    ASKED: ASKED,
-    DECIDED: DECIDED,
-    FILES: FILES,
-    FAILED: FAILED,
-    DONE: DONE,
-    NAMED: NAMED,
-    **_INDEX_OF_SUMMARY,
-}
+_TITLES = (PROSE, ASKED, DECIDED, FILES, FAILED, DONE, NAMED)
+_FIELDS = dict(zip(_TITLES, _TITLES, strict=True)) | _INDEX_OF_SUMMARY
 """The headings that are known, and what stands under each."""
 
 _INDEX = tuple(f"{label}: " for label in LABELS.values())
@@ -159,9 +151,9 @@ def quoted_within(prose: str, *, max_tokens: int, counter: TokenCounter) -> str:
     lines = [quoted(line) for line in lines if line.strip() and line != _LEFT_OUT]
     left_out = quoted(_LEFT_OUT)
     room = max_tokens - counter(left_out) - 1
-    head = _that_fit(lines, int(room * HEAD_SHARE), counter)
+    head = first_within(lines, int(room * HEAD_SHARE), counter)
     room -= sum(counter(line) + 1 for line in head)
-    end = _that_fit(lines[len(head) :][::-1], room, counter)[::-1]
+    end = first_within(lines[len(head) :][::-1], room, counter)[::-1]
     return "\n".join((PROSE, *head, left_out, *end)) if head or end else ""
 
 
@@ -210,7 +202,8 @@ def _short_enough(line: str, max_tokens: int, counter: TokenCounter) -> Iterator
         yield from (sentence.text for sentence in sentences(line, most_chars=MOST_LINE_CHARS))
 
 
-def _that_fit(lines: Sequence[str], room: int, counter: TokenCounter) -> list[str]:
+def first_within(lines: Iterable[str], room: int, counter: TokenCounter) -> list[str]:
+    """The first of these lines, up to one for which there is no room left."""
     kept: list[str] = []
     for line in lines:
         room -= counter(line) + 1

@@ -4,9 +4,8 @@
 was left; one that took another turn, as after an undo, keeps what each message says by itself.
 """
 
-import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -128,10 +127,12 @@ class LogFold:
 
 
 class Folds:
-    """The folds of the last logs, the one used last at the end; each is in the hands of one at a time."""
+    """The folds of the last logs, the one used last at the end; each is in the hands of one at a time.
+
+    Who uses one takes it out of the list. That is one step, so no lock is needed, which a fork might keep.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._kept: list[LogFold] = []
 
     @contextmanager
@@ -145,25 +146,33 @@ class Folds:
 
     def _begun(self, told: Told, keys: Sequence[_Key]) -> tuple[LogFold, Sequence[ReadMessage]]:
         """The fold of the most of them, taken out, and what each of the next ones says, as far as known."""
-        fold, readings = LogFold(told), list[ReadMessage]()
-        with self._lock:
-            for kept in self._kept:
-                shared = kept.shared_with(keys)
-                if shared > len(readings):
-                    readings = kept.readings(shared)
-                if kept.told == told and shared == len(kept) > len(fold):
-                    fold = kept
-            if len(fold):
-                self._kept.remove(fold)
-        return fold, readings
+        fold, length, readings = LogFold(told), 0, list[ReadMessage]()
+        for kept in tuple(self._kept):
+            shared = kept.shared_with(keys)
+            if shared > len(readings):
+                readings = kept.readings(shared)
+            if kept.told == told and shared == len(kept) > length:
+                fold, length = kept, shared
+        return fold if length and self._take(fold, length) else LogFold(told), readings
+
+    def _take(self, fold: LogFold, length: int) -> bool:
+        """Take it out, unless somebody else has it, or had it meanwhile and made it longer than that."""
+        try:
+            self._kept.remove(fold)
+        except ValueError:
+            return False
+        if len(fold) == length:
+            return True
+        self._keep(fold)
+        return False
 
     def _keep(self, fold: LogFold) -> None:
         if fold.chars > MOST_KEPT_CHARS:
             return
-        with self._lock:
-            self._kept.append(fold)
-            while len(self._kept) > MOST_KEPT or sum(one.chars for one in self._kept) > MOST_KEPT_CHARS:
-                del self._kept[0]
+        self._kept.append(fold)
+        while len(kept := tuple(self._kept)) > MOST_KEPT or sum(one.chars for one in kept) > MOST_KEPT_CHARS:
+            with suppress(IndexError):
+                self._kept.pop(0)
 
 
 def _key(entry: Entry) -> _Key:

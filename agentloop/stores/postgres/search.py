@@ -20,9 +20,9 @@ from psycopg.types.numeric import Int8
 
 from agentloop._plumbing.aio import in_thread
 from agentloop.stores.base import Found, SessionScope
-from agentloop.stores.lines import record_of, to_bytes
+from agentloop.stores.lines import if_whole, record_of, to_bytes
 from agentloop.stores.postgres.connection import Link
-from agentloop.stores.words import Query, found_among, whole_record, words_in
+from agentloop.stores.words import Query, found_among, words_in
 
 MOST_PLACES_OF_A_WORD = 255
 MOST_WORDS = 16_000
@@ -141,7 +141,7 @@ async def _number(connection: AsyncConnection, statement: str, values: Sequence[
 def _parts(session_id: str, rows: Sequence[tuple[int, str, int]]) -> list[Part]:
     found: list[Part] = []
     for seq, body, _ in rows:
-        record = whole_record(partial(record_of, "", session_id, seq, body))
+        record = if_whole(partial(record_of, "", session_id, seq, body))
         texts = vectors(words_in(record)) if record else ()
         found += [(seq, part, len(texts) == 1, text) for part, text in enumerate(texts)]
     return found
@@ -164,7 +164,7 @@ async def _found(
 def _looked_at(rows: Sequence[tuple[str, int, str | None]], query: Query) -> list[Found]:
     """Those that are what was looked for, of sessions, positions and bodies; None for one that is gone."""
     there = ((name, seq, body) for name, seq, body in rows if body is not None)
-    records = ((row[0], whole_record(partial(record_of, "", *row))) for row in there)
+    records = ((row[0], if_whole(partial(record_of, "", *row))) for row in there)
     return list(found_among(records, query))
 
 

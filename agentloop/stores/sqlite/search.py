@@ -17,6 +17,7 @@ from itertools import islice
 
 from agentloop.errors import StoreError
 from agentloop.stores.base import Found, SessionScope
+from agentloop.stores.lines import if_whole
 from agentloop.stores.sqlite.file import SQLiteFile, code_of, is_read_only, writable_schema
 from agentloop.stores.sqlite.schema import (
     IS_NUMBERED,
@@ -27,7 +28,7 @@ from agentloop.stores.sqlite.schema import (
     to_column,
     word_rows,
 )
-from agentloop.stores.words import Query, found_among, whole_record, words_in
+from agentloop.stores.words import Query, found_among, words_in
 
 MOST_ROWS = 500
 MOST_CHARS = 500_000
@@ -103,7 +104,7 @@ def _index(connection: sqlite3.Connection, name: str, room: _Room, file: SQLiteF
             break
         end, body, _ = row
         room.take(body)
-        record = whole_record(partial(record_of, file.path, name, *row))
+        record = if_whole(partial(record_of, file.path, name, *row))
         if record and (said := words_in(record)):
             words.append((end, " ".join(said)))
     else:
@@ -123,7 +124,7 @@ def search(query: Query, scope: SessionScope, most: int, file: SQLiteFile) -> tu
         found = _candidates(connection, query, scope)
         places = ((name, row_id & ((1 << SEQ_BITS) - 1)) for name, row_id in found)
         rows = ((name, row) for name, seq in places for row in connection.execute(_RECORD, (name, seq)))
-        records = ((name, whole_record(partial(record_of, file.path, name, *row))) for name, row in rows)
+        records = ((name, if_whole(partial(record_of, file.path, name, *row))) for name, row in rows)
         return tuple(islice(found_among(records, query), most))
 
     return file.read(looked_up, tuple[Found, ...]())

@@ -38,6 +38,7 @@ from agentloop.stores.lines import (
     changed,
     check_gapless,
     checkpoint_of,
+    if_whole,
     lease_of,
     line_from,
     line_of,
@@ -166,7 +167,7 @@ def listed(scope: SessionScope, file: SQLiteFile) -> tuple[SessionInfo, ...]:
 
     def found(connection: sqlite3.Connection) -> tuple[SessionInfo, ...]:
         rows = connection.execute(statement, values).fetchall()
-        return newest_first((_line_or_none(connection, row, file) for row in rows), scope)
+        return newest_first((if_whole(partial(_line, connection, row, file)) for row in rows), scope)
 
     return file.read(found, ())
 
@@ -185,7 +186,7 @@ def sweep(scope: SessionScope, now: float, file: SQLiteFile) -> list[SessionInfo
     def swept(connection: sqlite3.Connection) -> list[SessionInfo]:
         connection.execute(f"DELETE {_RUN_OUT}", (time.time(),))
         rows = connection.execute(EXPIRED, (now, to_column(scope.owner))).fetchall()
-        lines = filter(None, (_line_or_none(connection, row, file) for row in rows))
+        lines = filter(None, (if_whole(partial(_line, connection, row, file)) for row in rows))
         due = (line for line in lines if line.expires is not None and line.expires <= now)
         gone = list(islice(filter(scope.takes, due), MOST_SWEPT_AT_ONCE))
         for each in gone:
@@ -206,13 +207,6 @@ def _line(connection: sqlite3.Connection, row: Sequence[Any], file: SQLiteFile) 
         return line
     rows = connection.execute(LOG, (name,))
     return line_from(name, (record_of(file.path, name, *each) for each in rows)) or line_of(label, row)
-
-
-def _line_or_none(connection: sqlite3.Connection, row: Sequence[Any], file: SQLiteFile) -> SessionInfo | None:
-    try:
-        return _line(connection, row, file)
-    except DamagedError:
-        return None
 
 
 _BRANCHES = "SELECT id FROM sessions WHERE id BETWEEN ? || '~' AND ? || '~~'"
