@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from agentloop import Secrets
 from agentloop.redaction import KNOWN_SHAPES, Held, Shape
-from agentloop.redaction.views import TextView, in_base64, views_of
+from agentloop.redaction.views import NOTHING, TextView, in_base64, views_of
 from tests.benchmarks.nasty_texts import NASTY
 from tests.test_costs import operations
 from tests.test_redaction import SHAPES
@@ -186,6 +186,71 @@ def test_a_colour_without_its_end_hides_no_hint_of_what_is_escaped_behind_it() -
 def test_colours_inside_of_a_key_are_gone_though_an_escape_follows(behind: str) -> None:
     text = f"It is AKIA\x1b[1mA1A1A1A1\u200bA1A1A1A1{behind}"
     assert Secrets()(text) == f"It is [redacted: AWS key id]{behind}"
+
+
+@given(bare)
+def test_a_secret_is_found_in_a_long_text_as_in_a_short_one(secret: str) -> None:
+    few, many = "plain words\n", "plain words\n" * 3_000
+    alone = Secrets()(f"{few}{secret} {few}")
+    assert Secrets()(f"{many}{secret} {many}") == f"{many}{alone.removeprefix(few).removesuffix(few)}{many}"
+
+
+ANCHORED = {
+    "Terraform token": f"aB3dE5gH7jK9mN.atlasv1.{'aB3dE5gH7j' * 6}x",
+    "Telegram token": f"1234567890:AA{'aB3dE5gH7j' * 3}abc",
+    "Azure secret": f"abc8Q~{'aB3dE5gH7j' * 3}x1yz",
+    "Discord token": f"M{'aB3dE5gH7j' * 2}abc.aBcdEf.{'aB3dE5gH7j' * 3}",
+    "API key": f"{'0123456789abcdef' * 2}.aB3dE5gH7jK9mN1p",
+}
+
+
+@pytest.mark.parametrize("kind", ANCHORED)
+def test_letters_in_the_middle_of_a_key_find_it_in_a_long_text(kind: str) -> None:
+    secret, many = ANCHORED[kind], "plain words\n" * 3_000
+    assert Secrets()(f"{many}{secret} {many}") == f"{many}[redacted: {kind}] {many}"
+    assert Secrets()(f"{many}{secret}, {secret} ") == f"{many}[redacted: {kind}], [redacted: {kind}] "
+
+
+ESCAPED = json_escape("A")
+
+
+@pytest.mark.parametrize("hidden", ["\x1b[1m", "\u200b", "\\u200b", "\\u001b[1m", "\\033[1m"])
+@pytest.mark.parametrize("behind", ["%2541", "%255F", "%252541", "\\\\u0061"])
+def test_letters_hidden_in_an_escaped_key_are_gone_though_a_letter_escaped_further_follows(
+    hidden: str, behind: str
+) -> None:
+    key = f"{hidden}{ESCAPED}".join(["AKI", "1A1A1A1", "1A1A1A1", ""])
+    assert (
+        Secrets()(f"It is {key}{behind} now\n{behind}")
+        == f"It is [redacted: AWS key id]{behind} now\n{behind}"
+    )
+
+
+@pytest.mark.parametrize("hidden", ["\x1b[1m", "\\u001b[1m"])
+def test_a_colour_parts_an_escaped_key_from_a_word_though_a_letter_escaped_further_follows(
+    hidden: str,
+) -> None:
+    key = f"AKI{ESCAPED}{'1A' * 8}"
+    assert Secrets()(f"word{hidden}{key}%2541") == f"word{hidden}[redacted: AWS key id]%2541"
+
+
+@pytest.mark.parametrize("hidden", ["\x1b[1m", "\\u200b"])
+def test_base64_is_read_with_letters_hidden_in_it_though_a_letter_escaped_further_follows(
+    hidden: str,
+) -> None:
+    run = b64encode(f"it is {GITHUB}.".encode()).decode().rstrip("=")
+    text = f"{run[:20]}{hidden}{json_escape(run[20])}{run[21:]}%2541"
+    assert "[redacted: GitHub token]" in Secrets()(text)
+
+
+def test_what_is_far_from_a_secret_is_read_as_it_was_and_what_is_near_again() -> None:
+    far = "plain words\n" * 900
+    hook = f"https://discord.com/api/webhooks/{'1' * 18}/"
+    text = f"{far}{GITHUB} {far}{hook}{'b' * 100}AKIA{'A1' * 8} {far}"
+    clean = Secrets()(text)
+    found = f"{hook}[redacted: webhook][redacted: AWS key id]"
+    assert clean == f"{far}[redacted: GitHub token] {far}{found} {far}"
+    assert Secrets()(clean) == clean
 
 
 @pytest.mark.parametrize("first", range(4))
@@ -427,6 +492,8 @@ def test_each_letter_of_a_view_says_where_it_was_written(text: str, data: st.Dat
         if view.text:
             start = data.draw(st.integers(0, len(view.text) - 1))
             end = data.draw(st.integers(start + 1, len(view.text)))
+            if NOTHING in view.text[start:end]:
+                continue
             first, last = view.span(start, end)
             assert 0 <= first < last <= len(text)
             part = {inner.text for inner in views_of(TextView(text[first:last]))}

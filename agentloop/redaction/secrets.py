@@ -11,12 +11,14 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
+from itertools import islice
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from agentloop._plumbing.checks import shown
 from agentloop.errors import UsageError
 from agentloop.redaction.shapes import (
     KNOWN_SHAPES,
+    MOST_CHARS,
     PRIVATE_KEY,
     Shape,
     body_start,
@@ -29,7 +31,7 @@ from agentloop.redaction.shapes import (
     word_start,
     words_end,
 )
-from agentloop.redaction.views import NOTHING, Base64View, TextView, in_base64, last_run, views_of
+from agentloop.redaction.views import NOTHING, Base64View, Place, Run, TextView, in_base64, last_run, views_of
 
 _LEAST_BASE64_BYTES = 8
 
@@ -52,9 +54,6 @@ def _base64_forms(value: str) -> Iterator[str]:
             yield plain
             yield plain.replace("+", "-").replace("/", "_")
 
-
-Place = tuple[int, int]
-"""From where to before where something stands."""
 
 MARK = "[redacted: "
 """How a mark begins; the kind of what stood there and a bracket follow."""
@@ -107,6 +106,12 @@ def replaced(text: str, spans: Sequence[Span]) -> str:
 
 LEAST_VALUE_CHARS = 4
 """A shorter value stands in every other text."""
+
+_NEAR_CHARS = 2_000
+"""What is further from a match is no other where that is gone, unless it is of a block in PEM form."""
+
+_CHARS_AN_ANCHOR = 256
+"""To search so much of a text takes no longer than to look around one place of it."""
 
 _MOST_ROUNDS = 4
 """So often is looked for what is one only now that a secret beside it is gone: mostly once, then in vain."""
@@ -206,19 +211,24 @@ class Secrets:
     def _found(self, text: str) -> list[Span]:
         """What is to be replaced, and the marks that stand there already, in order and apart."""
         views = list(views_of(TextView(text)))
-        read = [view.text.lower() for view, _ in _outer(views)]
-        shapes = [shape for shape, _ in _hinted(self.shapes, *read)]
+        shapes = self._hinted_in(views)
+        most = MOST_CHARS if PRIVATE_KEY in shapes else _NEAR_CHARS
         found = joined([*self._marks(text), *self._known(views)])
+        taken = [(span.start, span.end) for span in found]
         for _ in range(_MOST_ROUNDS):
-            if found:
-                # What stands beside a match may be one where that is gone.
-                views = list(
-                    views_of(TextView(text).replaced([(span.start, span.end) for span in found], NOTHING))
-                )
+            if taken:
+                views = list(views_of(TextView(text).replaced(taken, NOTHING)))
             if not (shaped := list(self._shaped(views, shapes))):
                 break
             found = joined([*found, *shaped])
+            # What stands beside a match may be one where that is gone; what is far stays as it is.
+            taken = list(_merged([*((span.start, span.end) for span in found), *_far(text, shaped, most)]))
         return found
+
+    def _hinted_in(self, views: Sequence[TextView]) -> list[Shape]:
+        """The shapes of which hints stand in the views: as one holds no escapes, in the first or the last."""
+        outer = dict.fromkeys((views[0], views[-1].since or views[0], views[-1]))
+        return [shape for shape, _ in _hinted(self.shapes, *(view.text.lower() for view in outer))]
 
     def _marks(self, text: str) -> list[Span]:
         found = self._mark.finditer(text) if MARK in text else ()
@@ -226,51 +236,94 @@ class Secrets:
 
     def _known(self, views: Sequence[TextView]) -> Iterator[Span]:
         looks = [(view, view.since, self._forms) for view in views if self._forms]
-        looks += [(view.unfolded, since, self._base64) for view, since in _outer(views) if self._base64]
+        looks += [(view.unfolded, view.since, self._base64) for view in views if self._base64]
         for view, since, forms in looks:
-            for start, end in (place for form in forms for place in _places(view.text, form)):
-                if not view.origin(start - 1, end + 1, since):
-                    span = view.span(start, end)
+            places = [place for form in forms for place in _places(view.text, form)]
+            around = [(start - 1, end + 1) for start, end in places]
+            for place, origin in zip(places, view.origins(around, since), strict=True):
+                if not origin:
+                    span = view.span(*place)
                     yield Span(*span, KNOWN, *span)
 
     def _shaped(self, views: Sequence[TextView], shapes: Iterable[Shape]) -> Iterator[Span]:
         """The matches of these in the views, but for those that the view before has too; of all in base64."""
         for shape in shapes:
-            found: dict[TextView | None, dict[Place, Place]] = {None: {}}
+            found: dict[TextView | None, set[Place]] = {None: set()}
             for view in views:
-                found[view] = _matches(shape, view.text)
-                for whole, secret in found[view].items():
-                    if view.origin(*whole, view.since) not in found[view.since]:
-                        yield Span(*view.span(*secret), shape.kind, *view.span(*whole))
-        for view, since in _outer(views):
-            for said in in_base64(view.unfolded, since):
+                wholes, secrets = _matches(shape, view.text)
+                before, found[view] = found[view.since], set(wholes)
+                origins = view.origins(wholes, view.since) if before else [None] * len(wholes)
+                for whole, secret, origin in zip(wholes, secrets, origins, strict=True):
+                    if origin not in before:
+                        yield from _span(view, shape, whole, secret)
+        read = set[Run]()
+        for view in views:
+            for said in in_base64(view.unfolded, read):
                 yield from self._said(said)
 
     def _said(self, said: Base64View) -> Iterator[Span]:
         lowered = said.text.lower()
         for shape, hints in _hinted(self.shapes, lowered):
             for begin, end in said.parts(lowered, hints):
-                for (first, last), (start, until) in _matches(shape, said.text[begin:end]).items():
-                    secret = said.span(begin + start, begin + until)
-                    yield Span(*secret, shape.kind, *said.span(begin + first, begin + last))
+                for (first, last), (start, until) in zip(*_matches(shape, said.text[begin:end]), strict=True):
+                    whole, secret = (begin + first, begin + last), (begin + start, begin + until)
+                    yield from _span(said, shape, whole, secret)
 
 
-def _outer(views: Sequence[TextView]) -> Iterator[tuple[TextView, TextView | None]]:
-    """The view of the text as it is and the last ones, each with the one before.
-
-    What holds no escapes, as hints and base64, stands in one of them.
-    """
-    outer = list(dict.fromkeys((views[0], views[-1].since or views[0], views[-1])))
-    return zip(outer, (None, *outer), strict=False)
+def _span(view: TextView | Base64View, shape: Shape, whole: Place, secret: Place) -> Iterator[Span]:
+    """What a match in a view is in the text; nothing where it holds no secret."""
+    if secret[0] < secret[1]:
+        written = view.span(*secret)
+        yield Span(*written, shape.kind, *(written if whole == secret else view.span(*whole)))
 
 
-def _matches(shape: Shape, text: str) -> dict[Place, Place]:
-    """Where the shape stands in the text, and for each such place where the secret does."""
-    pattern = compiled(shape.pattern)
-    group = pattern.groupindex.get("secret", 0)
-    found = {match.span(): match.span(group) for match in pattern.finditer(text) if match[group]}
+def _far(text: str, spans: Iterable[Span], most: int) -> Iterator[Place]:
+    """The lines that are so far from all of these."""
+    at = 0
+    for span in joined(spans):
+        until = text.rfind("\n", 0, max(0, span.first - most)) + 1
+        if at < until:
+            yield at, until
+        end = text.find("\n", span.last + most)
+        at = max(at, end + 1 if end >= 0 else len(text))
+    if at < len(text):
+        yield at, len(text)
+
+
+def _merged(places: Iterable[Place]) -> Iterator[Place]:
+    """The places in order and apart."""
+    first = until = 0
+    for start, end in sorted(places):
+        if start > until:
+            if until:
+                yield first, until
+            first = start
+        until = max(until, end)
+    if until:
+        yield first, until
+
+
+def _matches(shape: Shape, text: str) -> tuple[list[Place], list[Place]]:
+    """Where the shape stands in the text, and where in each of these the secret does."""
+    matches = list(_searched(shape, text))
+    wholes = [match.span() for match in matches]
     if shape.pattern == PRIVATE_KEY.pattern:
-        found |= {block: block for block in headless(text)}
+        wholes += headless(text)
+    if group := compiled(shape.pattern).groupindex.get("secret"):
+        return wholes, [match.span(group) for match in matches]
+    return wholes, wholes
+
+
+def _searched(shape: Shape, text: str) -> Iterable[re.Match[str]]:
+    """The matches in the text, looked for only around the letters that all have, where these are rare."""
+    pattern, anchor = compiled(shape.pattern), shape.anchor
+    if anchor is None or text.count(anchor.letters) > len(text) // _CHARS_AN_ANCHOR:
+        return pattern.finditer(text)
+    found: list[re.Match[str]] = []
+    for at in re.finditer(re.escape(anchor.letters), text):
+        end = found[-1].end() if found else 0
+        starts = range(max(end, at.start() - anchor.most), at.start() - anchor.least + 1)
+        found += islice(filter(None, (pattern.match(text, start) for start in starts)), 1)
     return found
 
 

@@ -21,6 +21,7 @@ import string
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
+from typing import NamedTuple
 
 from agentloop._plumbing.patterns import pattern
 from agentloop.errors import UsageError
@@ -31,6 +32,14 @@ MOST_WORDS = 40
 
 _FEW_WORDS = 6
 """So many if nothing else is said: an assignment has three, the head of a block in PEM form up to five."""
+
+
+class Anchor(NamedTuple):
+    """Letters in the middle of each match, and how many letters of it stand before them."""
+
+    letters: str
+    least: int
+    most: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +66,7 @@ class Shape:
     pattern: str = field(repr=False)
     hints: tuple[str, ...] = field(default=(), repr=False)
     words: int = field(default=_FEW_WORDS, repr=False)
+    anchor: Anchor | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.kind, str) or not re.fullmatch(r"[A-Za-z0-9 -]{1,40}", self.kind):
@@ -76,11 +86,14 @@ def compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.ASCII)
 
 
-def _ours(*, kind: str, pattern: str, hints: Iterable[str], words: int = _FEW_WORDS) -> Shape:
+def _ours(
+    *, kind: str, pattern: str, hints: Iterable[str], words: int = _FEW_WORDS, anchor: Anchor | None = None
+) -> Shape:
     """A shape of our own table, made unchecked: its pattern is compiled when a text holds a hint of it."""
     shape = object.__new__(Shape)
     lowered = tuple(hint.lower() for hint in hints)
-    for name, value in (("kind", kind), ("pattern", pattern), ("hints", lowered), ("words", words)):
+    made = {"kind": kind, "pattern": pattern, "hints": lowered, "words": words, "anchor": anchor}
+    for name, value in made.items():
         object.__setattr__(shape, name, value)
     return shape
 
@@ -251,6 +264,7 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
         pattern=rf"[A-Za-z0-9]{apart('.')}[A-Za-z0-9]{{13}}\.atlasv1\.[A-Za-z0-9_=-]{{60,70}}+",
         hints=(".atlasv1.",),
         words=1,
+        anchor=Anchor(".atlasv1.", 14, 14),
     ),
     # https://discord.com/developers/docs/reference#authentication: the bot's number in base64, a time, a sum
     _ours(
@@ -258,6 +272,7 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
         pattern=rf"[MNO]{apart('[MNO]', RUN)}[A-Za-z0-9]{{23,27}}\.{RUN}{{6}}\.{RUN}{{27,38}}+(?![\w.-])",
         hints=(".",),
         words=1,
+        anchor=Anchor(".", 24, 28),
     ),
     # https://docs.stripe.com/keys
     prefixed(
@@ -276,6 +291,7 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
         pattern=rf"[0-9]{apart('.', chr(92) + 'w')}[0-9]{{5,11}}+:AA{RUN}{{33}}(?!{RUN})",
         hints=(":aa",),
         words=1,
+        anchor=Anchor(":AA", 6, 12),
     ),
     # Prefixes that Groq, xAI, Replicate, SendGrid and DigitalOcean show for their keys.
     prefixed("API key", "gsk_ xai- r8_", rest=r"[A-Za-z0-9]{30,}+(?![_-])"),
@@ -299,6 +315,7 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
         r"(?=[A-Za-z]{0,15}[0-9])[A-Za-z0-9]{16}(?![\w.-])",
         hints=(".",),
         words=1,
+        anchor=Anchor(".", 32, 32),
     ),
     # https://docs.aws.amazon.com/bedrock/latest/userguide/api-keys.html
     prefixed("AWS Bedrock key", "ABSK", rest=r"[A-Za-z0-9+/]{100,}+={0,2}"),
@@ -310,6 +327,7 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
         r"[A-Za-z0-9_~.-]{31,34}(?![A-Za-z0-9_~-])",
         hints=("q~",),
         words=1,
+        anchor=Anchor("Q~", 4, 4),
     ),
     prefixed("Alibaba key id", "LTAI", rest=r"(?=[A-Za-z]{0,19}[0-9])[A-Za-z0-9]{20}(?!\w)"),
     prefixed(

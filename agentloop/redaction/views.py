@@ -39,6 +39,8 @@ _UNSEEN = pattern(
 )
 """What takes no room on a terminal: such letters, colours, moves and links."""
 
+_LINE_END = pattern("\n")
+
 _64 = "[A-Za-z0-9+/_-]"
 _FOLD = pattern(rf"([\r\n](?<={_64}{{16}}[\r\n])\n?[ \t]{{0,8}})(?={_64}|\Z)")
 """The end of a line of base64, and what its next line is indented by."""
@@ -61,6 +63,10 @@ _PIECE = pattern(rb"(?:[^\0]{0,15}+\0++)*+(?:([^\0]{16,}+)|[^\0]{0,15}\Z)")
 _ALPHABET = string.ascii_letters + string.digits + "+/_-"
 _PLAIN = str.maketrans("-_", "+/")
 _NAMED = {"a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0"}
+
+
+Place = tuple[int, int]
+"""From where to before where something stands."""
 
 
 class TextView:
@@ -94,6 +100,22 @@ class TextView:
         letters = (BREAK, "") if "\x1b" in self.text or "\x9b" in self.text else ("",)
         return tuple(self._looked_at(parts, [letter] * (len(parts) // 2)) for letter in letters)
 
+    def seen_of_mixed(self) -> "Iterator[TextView]":
+        """The same of the lines alone that have escapes too: the others read so in the view decoded."""
+        if self.text.isascii() and "\x1b" not in self.text:
+            return
+        ends = [0, *(match.end() for match in _LINE_END.finditer(self.text)), len(self.text)]
+        others = [line for line in pairwise(ends) if line[0] < line[1] and not self._is_mixed(*line)]
+        mixed = self.replaced(others, NOTHING) if others else self
+        for view in mixed.seen():
+            view.since = self
+            yield view
+
+    def _is_mixed(self, start: int, end: int) -> bool:
+        """Whether escapes and what is not seen stand there."""
+        escape = _ESCAPE.search(self.text, start, end)
+        return escape is not None and _UNSEEN.search(self.text, start, end) is not None
+
     @cached_property
     def unfolded(self) -> "TextView":
         """With the lines of base64 put together."""
@@ -102,19 +124,26 @@ class TextView:
             return self
         return self._reading(parts, [""] * (len(parts) // 2))
 
-    def origin(self, start: int, end: int, since: "TextView | None") -> tuple[int, int] | None:
+    def origins(self, places: "Sequence[Place | None]", since: "TextView | None") -> "Sequence[Place | None]":
         """Where these letters stand in that view, of which this one is; None where one is another there."""
-        view = self
+        view: TextView | None = self
         while view is not since:
-            if view._of is None:
-                return None
+            if view is None or view._of is None:
+                return [None] * len(places)
             here, there = view._edges
-            at = bisect_right(here, start) - 1
-            if at % 2 or end > here[at + 1]:
-                return None
-            shift = there[at] - here[at]
-            start, end, view = start + shift, end + shift, view._of
-        return start, end
+            moved: list[Place | None] = []
+            at, until, shift = 0, 0, 0
+            for place in places:
+                if place is None:
+                    moved.append(None)
+                    continue
+                start, end = place
+                if not here[at] <= start < until:
+                    at = bisect_right(here, start) - 1
+                    until, shift = here[min(at + 1, len(here) - 1)], there[at] - here[at]
+                moved.append(None if at % 2 or end > until else (start + shift, end + shift))
+            places, view = moved, view._of
+        return places
 
     def place(self, place: int) -> int:
         """Where the letter at this place was written."""
@@ -159,27 +188,34 @@ class TextView:
 
 
 def views_of(view: TextView) -> Iterator[TextView]:
-    """The view itself and as it reads decoded, again and again; first and last also without what is not seen.
+    """The view itself and as it reads decoded, again and again; each also without what is not seen.
 
     A colour parts words in one view (one before a key) and is gone in the next (one inside).
     """
     layers = [view]
     while len(layers) <= _MOST_LAYERS and (decoded := layers[-1].decoded()) is not layers[-1]:
         layers.append(decoded)
-    yield view
-    if len(layers) > 1:
-        yield from view.seen()[-1:]
-        yield from layers[1:]
+    for layer in layers[:-1]:
+        yield layer
+        yield from layer.seen_of_mixed()
+    yield layers[-1]
     yield from layers[-1].seen()
 
 
-def in_base64(view: TextView, since: TextView | None = None) -> "Iterator[Base64View]":
+Run = tuple[Place, str]
+"""Where letters of base64 were written, and these."""
+
+
+def in_base64(view: TextView, read: "set[Run] | None" = None) -> "Iterator[Base64View]":
     """The ASCII that stands in the view in base64, wherever in a group of it that begins.
 
-    What stands in the view `since`, of which this one is, in the same way is left out.
+    The runs that were read already are left out, and these are from now on.
     """
-    found = (run.span(1) for run in _RUN.finditer(view.text) if run[1])
-    if runs := [(start, end) for start, end in found if not view.origin(start - 1, end + 1, since)]:
+    read = set() if read is None else read
+    found = {run.span(1): run[1] for run in _RUN.finditer(view.text) if run[1]}
+    told = {(view.span(*run), letters): run for run, letters in found.items()}
+    if runs := [run for each, run in told.items() if each not in read]:
+        read.update(told)
         yield Base64View(view, runs)
 
 

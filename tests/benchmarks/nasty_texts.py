@@ -38,6 +38,8 @@ NASTY: dict[str, str] = {
     "logins among escapes": "https://a:b@" * 3 + "%252541\x1b[m",
     "tokens among escapes": "token: ab12cdefghijklmnopq\n" * 4 + "%252541\x1b[m",
     "base64 among escapes": "cGFzc3dvcmQ9YWIxMmNkZWZnaCA=" * 4 + "%252541\x1b[m",
+    "logins among all": "https://a:b@" * 2 + "%252541\x1b[m\u200b",
+    "base64 among all": "QUtJQUExQTFBMUExQTFBMUExQTE" + "%252541\x1b[m\u200b",
     "keys in names": "api_key" * 30 + "%252541\x1b[m",
 }
 
