@@ -207,7 +207,7 @@ def _rule(name: str, text: object) -> _Rule:
     found = _RULE.fullmatch(text.strip()) if isinstance(text, str) else None
     if found is None:
         raise UsageError(
-            f"{name}: {shown(text)} is no rule: write write, shell, a tool's name, or shell(git *)"
+            f"{name}: {shown(text)} is no rule: one is write, shell, a tool's name, or shell(git *)"
         )
     if found[2] is not None and found[1] not in KINDS:
         raise UsageError(f"{name}: {text}: only write(…) and shell(…) take a pattern: leave it out")

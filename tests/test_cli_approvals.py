@@ -45,18 +45,23 @@ def test_a_call_waits_is_listed_and_is_answered(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "shown", "told"),
     [
-        (("--reject", "not today"), "not run: a person said no: not today"),
-        (("--respond", "it is gone"), "it is gone"),
-        (("--arguments", '{"command": "echo hi"}'), "hi\n"),
+        (
+            ("--reject", "not today"),
+            'no: run_command(command="rm x") (',
+            "not run: a person said no: not today",
+        ),
+        (("--respond", "it is gone"), 'answered: run_command(command="rm x") (', "it is gone"),
+        (("--arguments", '{"command": "echo hi"}'), 'yes: run_command(command="echo hi") (', "hi\n"),
     ],
 )
-def test_the_ways_to_answer(answer: tuple[str, str], told: str, tmp_path: Path) -> None:
+def test_the_ways_to_answer(answer: tuple[str, str], shown: str, told: str, tmp_path: Path) -> None:
     session = waiting(tmp_path, *ASK)
     with StrictProvider([Reply(text="done")]) as provider:
         done = agentloop("approve", session, *answer, "--base-url", provider.url, *ASK, cwd=tmp_path)
     assert done.status == 0
+    assert shown in done.err
     assert told in provider.bodies[-1]["messages"][-1]["content"]
 
 

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -266,6 +268,10 @@ def test_the_doctor_needs_no_server(tmp_path: Path) -> None:
         ({}, 'pip install ".[strands]" in a clone'),
         ({"url": f"file://{ROOT}", "dir_info": {}}, f'pip install "{ROOT}[strands]"'),
         (
+            {"url": f"file://{ROOT}", "dir_info": {"editable": True}},
+            f'pip install -e "{ROOT}[strands]"',
+        ),
+        (
             {"url": "https://host/it.git", "vcs_info": {"vcs": "git", "commit_id": "1"}},
             'pip install "agentloop-kit[strands] @ git+https://host/it.git"',
         ),
@@ -279,6 +285,10 @@ def test_the_doctor_says_how_an_extra_is_installed(origin: dict[str, Any], way: 
     env = environment(tmp_path, PYTHONPATH=f"{installed.parent}{os.pathsep}{ROOT}")
     out = agentloop("doctor", cwd=tmp_path, env=env).out
     assert f"note\tstrands\toptional, for our compaction in strands: {way}\n" in out
+
+    missing = "import sys; sys.modules['strands'] = None; import agentloop.integrations.strands"
+    done = subprocess.run([sys.executable, "-c", missing], capture_output=True, text=True, env=env)
+    assert done.stderr.endswith(f"strands needs the extra 'strands': {way}\n")
 
 
 def test_paths_say_where_things_lie(tmp_path: Path) -> None:

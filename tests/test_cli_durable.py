@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from agentloop.durable import RunQueue
+from agentloop.extras import installing
 from tests.cli_kit import LONGEST_SECONDS, ROOT, Finished, agentloop, line_of, started, terminal
 from tests.postgres_kit import Server
 
@@ -291,5 +292,5 @@ def test_without_the_extra_each_command_says_which_it_needs(tmp_path: Path) -> N
         finished = agentloop(*call, "--store", "postgresql://h/d", cwd=tmp_path, env=env, stdin="")
         assert (finished.status, finished.out) == (2, "")
         assert finished.complaint() == (
-            "agentloop: durable runs need the extra 'durable': install agentloop-kit[durable]"
+            f"agentloop: durable runs need the extra 'durable': {installing('durable')}"
         )

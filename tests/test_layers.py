@@ -30,6 +30,7 @@ ORDER = [
     "approvals",
     "rules",
     "redaction",
+    "extras",
     "emitter",
     "tools",
     "workspace",

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop import Agent, Approve, Rules, RunContext, Runner
-from agentloop.errors import UsageError
+from agentloop.errors import ToolDefinitionError, UsageError
 from agentloop.integrations import mcp
 from agentloop.integrations.mcp import McpTools, mcp_tools
 from agentloop.messages import ToolCall
@@ -28,6 +28,7 @@ from tests.cli_kit import agentloop, terminal
 from tests.kit import assert_valid
 from tests.mcp_plain_server import Behaviour, tool
 from tests.mcp_sdk_server import listening
+from tests.strict_provider import StrictProvider
 
 PLAIN = Path(__file__).with_name("mcp_plain_server.py")
 SDK = Path(__file__).with_name("mcp_sdk_server.py")
@@ -326,7 +327,12 @@ def test_calls_from_another_event_loop_are_refused(tmp_path: Path) -> None:
         async with over_pipes(tmp_path) as tools:
             return await asyncio.to_thread(lambda: asyncio.run(answer_of(tools, "say")))
 
-    assert "on the event loop on which it was entered" in asyncio.run(entered()).text
+    assert "on the event loop on which it was entered: use a Runner there" in asyncio.run(entered()).text
+
+
+def test_servers_that_were_not_entered_are_no_tool() -> None:
+    with pytest.raises(ToolDefinitionError, match=r"enter it by `async with … as tools`, and give these"):
+        Agent(ScriptedModel([]), tools=[mcp_tools(named())])
 
 
 BAD: list[tuple[Any, str]] = [
@@ -356,7 +362,9 @@ BAD: list[tuple[Any, str]] = [
         "MCP server 'x': command names the variable NOT_SET_ANYWHERE",
     ),
     (named(x={"command": "/no/such/program"}), "MCP server 'x' did not start: '/no/such/program' cannot be"),
-    (named(x={"url": "http://127.0.0.1:9/mcp"}), "MCP server 'x' did not start: "),
+    (named(x={"command": "/no/such/program"}), ": check its command and cwd"),
+    (named(x={"url": "http://127.0.0.1:9/mcp?key=a"}), "did not start: http://127.0.0.1:9/mcp: "),
+    (named(x={"url": "http://127.0.0.1:9/mcp"}), ": check its url and headers, and that it runs"),
     (
         named(x={"command": sys.executable, "args": ["-c", "1/0"]}),
         "did not start: [exit status 1] ZeroDivision",
@@ -379,6 +387,15 @@ async def test_what_is_no_server_is_one_clear_line(source: Any, told: str) -> No
             pass
     assert told in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+async def test_a_server_that_refuses_says_where_and_how() -> None:
+    with StrictProvider(key="sk-test") as provider:
+        place = f"{provider.url}/mcp"
+        said = f"^MCP server 'x' did not start: {place}: HTTP status 40[14]: check its url and headers"
+        with pytest.raises(UsageError, match=said):
+            async with mcp_tools(named(x={"url": place, "headers": {"authorization": "Bearer no"}})):
+                pass
 
 
 async def test_keys_of_other_programs_are_passed_over_and_disabled_servers_left(tmp_path: Path) -> None:

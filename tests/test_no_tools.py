@@ -146,6 +146,7 @@ def test_the_command_line_prints_the_json_alone_without_tools(tmp_path: Path) ->
         done = agentloop("-p", "go", *options, cwd=tmp_path)
     assert done.out, done.err
     assert json.loads(done.out) == json.loads(ROME)
+    assert "tool" not in server.bodies[-1]["messages"][0]["content"]
 
 
 OTHER_REFUSALS = [

@@ -11,6 +11,7 @@ import pytest
 from agentloop import Agent, Runner, SyncRunner, UsageError
 from agentloop.errors import ConflictError, StoreError
 from agentloop.events import Described, Unknown
+from agentloop.extras import installing
 from agentloop.stores import PostgresStore, open_store
 from agentloop.stores.base import FindsWords, GrantsLeases, KeepsCheckpoints, Lease
 from agentloop.stores.postgres.schema import MIGRATIONS, prepare
@@ -80,7 +81,7 @@ def test_psycopg_is_loaded_late_and_may_be_missing() -> None:
         "        print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    says = "a PostgreSQL store needs the extra 'postgres': install agentloop-kit[postgres]\n"
+    says = f"a PostgreSQL store needs the extra 'postgres': {installing('postgres')}\n"
     assert done.stdout == says * 2
 
 

@@ -12,6 +12,7 @@ import pytest
 
 import agentloop
 from agentloop import Agent, OfflineModel, Runner, SyncRunner
+from agentloop.extras import installing
 from agentloop.sessions import Session
 from agentloop.testing import FailingModel, ScriptedModel
 from tests.nets.frozen import frozen
@@ -107,7 +108,7 @@ for vendor, name in doors.items():
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [
-        f"UsageError: {whose} needs the extra {extra!r}: install agentloop-kit[{extra}]"
+        f"UsageError: {whose} needs the extra {extra!r}: {installing(extra)}"
         for whose, extra in [
             ("pydantic-ai", "pydantic-ai"),
             ("openai-agents", "openai-agents"),

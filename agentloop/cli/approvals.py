@@ -57,7 +57,7 @@ _HEADING = columns("session", "call", "tool", "arguments", "asked")
 def approvals(as_json: bool, **_: Any) -> int:
     """List the calls that wait for a person's yes.
 
-    Those of durable runs are among them.
+    Those of durable runs are among them. `agentloop approve ID` answers.
     """
 
     async def work(opened: Opened, output: StandardOutput) -> None:
@@ -111,8 +111,10 @@ def approve(
             is_missing = each.tool not in tools and branch_in(each.session_id) is None
             if is_missing and isinstance(reply, Approve):
                 raise UsageError(f"there is no tool {each.tool!r} here: give {_option_of(each)} too")
+        changed = reply.arguments if isinstance(reply, Approve) else None
         for each in meant:
-            show(error_console(), f"{_WORDS[type(reply)]}: {pending_text(each)}")
+            runs = each if changed is None else replace(each, arguments=dict(changed))
+            show(error_console(), f"{_WORDS[type(reply)]}: {pending_text(runs)}")
         return {each.call_id: replace(reply, fingerprint=each.fingerprint) for each in meant}
 
     return answer_and_go_on(name, answers)

@@ -10,8 +10,10 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
@@ -52,6 +54,10 @@ DEFAULT = (
     "You are a careful assistant that works with tools. Do what the user asks, completely: use the tools "
     "for facts instead of guessing, and when the work is done, answer with the result alone."
 )
+DEFAULT_WITHOUT_TOOLS = (
+    "You are a careful assistant. Do what the user asks, completely, and answer with the result alone. "
+    "Where you do not know a fact, say so instead of guessing."
+)
 NO_TOOLS = "none"
 """In place of a module: not even the built-in tools."""
 
@@ -84,14 +90,16 @@ def build(settings: Settings) -> AgentSetup:
     compaction = _compaction(settings)
     allow = [kind for kind in KINDS if settings.rules.offer(kind)]
     built_in = workspace_tools(settings.workdir, allow=allow, pass_env=settings.pass_env)
-    instructions, cut = _instructions(settings, settings.window or model.window)
+    tools = [
+        *(() if NO_TOOLS in settings.tools else built_in),
+        *_tool_sets(settings),
+        *load_tools([name for name in settings.tools if name != NO_TOOLS]),
+    ]
+    default = DEFAULT if tools or settings.mcp else DEFAULT_WITHOUT_TOOLS
+    instructions, cut = _instructions(settings, settings.window or model.window, default)
     agent = Agent(
         model,
-        tools=[
-            *(() if NO_TOOLS in settings.tools else built_in),
-            *_tool_sets(settings),
-            *load_tools([name for name in settings.tools if name != NO_TOOLS]),
-        ],
+        tools=tools,
         instructions=instructions,
         compaction=compaction,
         max_steps=settings.max_steps,
@@ -135,10 +143,10 @@ def _compaction(settings: Settings) -> Compaction | None:
     return Compaction(trigger=WindowFraction(settings.compact_at), model=writer)
 
 
-def _instructions(settings: Settings, window: int | None) -> tuple[str, str | None]:
+def _instructions(settings: Settings, window: int | None, default: str) -> tuple[str, str | None]:
     if settings.system is not None:
         return settings.system, None
-    return default_instructions(settings.workdir, window=window)
+    return default_instructions(settings.workdir, window=window, default=default)
 
 
 def _fallback_notice(settings: Settings) -> str | None:
@@ -355,6 +363,8 @@ def _import(option: str, name: str) -> ModuleType:
     if not all(part.isidentifier() for part in name.split(".")):
         raise UsageError(f"{option}: {name!r} is no module name: write it as in import")
     with _explain_faults(option, f"module {name!r} does not import"), _looking_here():
+        if find_spec(name.partition(".")[0]) is None:
+            raise UsageError("it is neither installed nor in this folder")
         return import_module(name)
 
 
@@ -373,7 +383,9 @@ def _attribute(option: str, module: ModuleType, name: str) -> Any:
     with _explain_faults(option, f"module {module.__name__!r} does not give {name!r}"):
         if hasattr(module, name):
             return getattr(module, name)
-    raise UsageError(f"{option}: module {module.__name__!r} has no {name!r}")
+    near = get_close_matches(name, vars(module), n=1)
+    way = f"did you mean {near[0]!r}?" if near else f"it is {module.__file__}"
+    raise UsageError(f"{option}: module {module.__name__!r} has no {name!r}: {way}")
 
 
 @contextmanager
@@ -390,7 +402,9 @@ def _explain_faults(option: str, what: str) -> Iterator[None]:
         raise UsageError(f"{option}: {what}: {fault}") from error
 
 
-def default_instructions(workdir: Path, *, window: int | None) -> tuple[str, str | None]:
+def default_instructions(
+    workdir: Path, *, window: int | None, default: str = DEFAULT
+) -> tuple[str, str | None]:
     """The system prompt for that folder, and a notice where files had to be cut.
 
     The files of the folders from the root of the project (the nearest folder above with a `.git`) down
@@ -400,7 +414,7 @@ def default_instructions(workdir: Path, *, window: int | None) -> tuple[str, str
     """
     room = LONGEST_CHARS if window is None else min(LONGEST_CHARS, window // 2)
     root, paths = _instruction_files(workdir)
-    parts, cut, outside = [DEFAULT], [], []
+    parts, cut, outside = [default], [], []
     for path in paths:
         real = Path(os.path.realpath(path))
         if not real.is_relative_to(root):

@@ -151,10 +151,10 @@ def with_setting(text: str, key: str, value: Any, where: str) -> str:
 
 @config.command()
 def trust() -> int:
-    """Say yes to all that the project's file sets now, with the files that it names.
+    """Say yes to all that the project's file sets now.
 
-    Read them first. Where one is changed, it needs another yes. What these files import, start or read is not
-    looked at.
+    The yes is to the files that it names, too. Read them first. Where one is changed, it needs another yes.
+    What these files import, start or read is not looked at.
     """
     file = config_files.project_file()
     if file is None:
@@ -193,7 +193,11 @@ def paths() -> int:
 def completion(shell: str) -> int:
     """Print what completes commands in bash, zsh or fish.
 
-    For bash: `eval "$(agentloop completion bash)"` in ~/.bashrc.
+    In ~/.bashrc: `eval "$(agentloop completion bash)"`
+
+    In ~/.zshrc: `eval "$(agentloop completion zsh)"`
+
+    In ~/.config/fish/config.fish: `agentloop completion fish | source`
     """
     output, kind = StandardOutput.claimed(), get_completion_class(shell)
     assert kind is not None

@@ -1,13 +1,9 @@
 """`doctor`: what works here, and what does not."""
 
-import json
 import os
 from collections.abc import AsyncGenerator, Iterator
-from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 import click
 
@@ -19,6 +15,7 @@ from agentloop.cli.sessions.command import missing_store
 from agentloop.cli.settings import OFFLINE, Settings, read_path, sound_settings
 from agentloop.cli.terminal import StandardOutput, columns, run_to_end
 from agentloop.errors import AgentLoopError
+from agentloop.extras import installing
 from agentloop.messages import Usage
 from agentloop.models import AsksWindow
 from agentloop.redaction import redacted, without_credentials
@@ -29,7 +26,6 @@ from agentloop.stream import TextDelta, ToolEnded
 from agentloop.tools import tool
 
 _QUESTION = "Call the tool agentloop_check once, then answer with its result in one short sentence."
-_DISTRIBUTION = "agentloop-kit"
 _EXTRAS = {
     "postgres": ("psycopg", "sessions in PostgreSQL"),
     "durable": ("dbos", "durable runs"),
@@ -155,19 +151,4 @@ def _can_be_made(path: Path) -> bool:
 def _of_extras() -> Iterator[tuple[str, str, str]]:
     for extra, (module, use) in _EXTRAS.items():
         there = find_spec(module) is not None
-        yield "ok" if there else "note", extra, use if there else f"optional, for {use}: {_installing(extra)}"
-
-
-def _installing(extra: str) -> str:
-    """The command that adds the extra, from where the package itself came."""
-    try:
-        origin = json.loads(distribution(_DISTRIBUTION).read_text("direct_url.json") or "{}")
-    except PackageNotFoundError:  # it runs from a folder
-        origin = {}
-    address, checkout = str(origin.get("url", "")), origin.get("vcs_info")
-    if checkout:
-        return f'pip install "{_DISTRIBUTION}[{extra}] @ {checkout["vcs"]}+{without_credentials(address)}"'
-    folder = url2pathname(urlsplit(address).path) if address.startswith("file:") else ""
-    if folder and Path(folder, "pyproject.toml").is_file():
-        return f'pip install "{folder}[{extra}]"'
-    return f'pip install ".[{extra}]" in a clone'
+        yield "ok" if there else "note", extra, use if there else f"optional, for {use}: {installing(extra)}"

@@ -19,6 +19,7 @@ from agentloop.stream import LimitName, RunStatus
 _OF_MESSAGES = (400, 403, 413, 415, 422)
 """The HTTP statuses by which servers refuse what a request says; 403 is a key's, too."""
 _EXTRA = pattern(r"Got unexpected extra arguments? \((.*)\)", re.DOTALL)
+_NO_COMMAND = pattern(r"No such command '(.*)'", re.DOTALL)
 _LONGEST_NAME = 200
 _MOST_LINKS = 20
 """So far back causes are looked at: a chain of them may be a circle."""
@@ -65,6 +66,8 @@ def _wrong_call(error: click.ClickException) -> str:
         return _no_option(error)
     if isinstance(error, click.UsageError) and (extra := _EXTRA.match(error.message)):
         return _too_much(extra[1], error.ctx)
+    if isinstance(error, click.UsageError) and (unknown := _NO_COMMAND.match(error.message)):
+        return _no_command(unknown[1], error.ctx)
     if not isinstance(error, click.BadParameter) or error.param is None:
         return error.format_message()
     of_option = isinstance(error.param, click.Option)
@@ -87,6 +90,14 @@ def _too_much(extra: str, context: click.Context | None) -> str:
     of_text = any(each.human_readable_name in ("TITLE", "TEXT") for each in arguments)
     way = "put a text of several words in quotes" if of_text else f"`{path} --help` shows how"
     return f"`{path}` takes {names or 'no words'}, and not {extra!r} too: {way}"
+
+
+def _no_command(name: str, context: click.Context | None) -> str:
+    """That a group has no such command, and which it has: the nearest may do the opposite."""
+    group = context.command if context else None
+    names = ", ".join(group.commands) if isinstance(group, click.Group) else ""
+    path = context.command_path if context else PROGRAM
+    return f"no command {name!r}: `{path}` has {names}; `{path} --help` says what they do"
 
 
 def _no_option(error: click.NoSuchOption) -> str:

@@ -10,12 +10,12 @@ Needs the extra `durable`: DBOS (https://docs.dbos.dev/python) schedules, limits
 was said and done stands in the session's log, in the same database.
 """
 
-from agentloop.errors import UsageError
+from agentloop.extras import missing_extra
 
 try:
     import dbos  # it, and what it needs, can be loaded
 except ImportError as error:
-    raise UsageError("durable runs need the extra 'durable': install agentloop-kit[durable]") from error
+    raise missing_extra("durable runs need", "durable") from error
 
 from agentloop.durable.engine import not_lost
 from agentloop.durable.orders import QUEUE, QueuedRun, QueueLimits, Rate, RunState

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from agentloop._plumbing.aio import in_own_loop
-from agentloop.errors import UsageError
+from agentloop.extras import missing_extra
 from agentloop.integrations.door import Door
 from agentloop.messages import Json
 from agentloop.models import ChatModel
@@ -21,7 +21,7 @@ try:
     from langchain_core.utils.function_calling import convert_to_openai_tool
     from langgraph.graph.message import REMOVE_ALL_MESSAGES
 except ImportError as error:
-    raise UsageError("langchain needs the extra 'langchain': install agentloop-kit[langchain]") from error
+    raise missing_extra("langchain needs", "langchain") from error
 
 __all__ = ["CompactMiddleware"]
 

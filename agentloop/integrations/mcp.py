@@ -27,9 +27,10 @@ from agentloop._plumbing.truncate import beginning, head
 from agentloop.bounds import MOST_MCP_BYTES, MOST_MCP_SCHEMA_CHARS, MOST_MCP_TOOLS
 from agentloop.compaction import COMPACT
 from agentloop.errors import ToolDefinitionError, UsageError
+from agentloop.extras import missing_extra
 from agentloop.integrations.mcp_config import McpServer, Source, servers_in
 from agentloop.prompts import FINAL_ANSWER, INTERRUPTED
-from agentloop.redaction import without_secrets
+from agentloop.redaction import without_credentials, without_secrets
 from agentloop.tools import RunContext, Tool, ToolAnswer, ToolSet
 from agentloop.toolsets import RECALL_TOOLS
 from agentloop.workspace import ending, kill_marked, new_mark, under_mark
@@ -44,7 +45,7 @@ try:
     from mcp.shared.message import SessionMessage
     from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 except ImportError as error:
-    raise UsageError("tools of MCP servers need the extra 'mcp': install agentloop-kit[mcp]") from error
+    raise missing_extra("tools of MCP servers need", "mcp") from error
 
 __all__ = ["McpTools", "mcp_tools"]
 
@@ -294,7 +295,9 @@ class _Connection:
     async def call(self, tool: str, run_context_of_call: RunContext[Any], /, **arguments: Any) -> ToolAnswer:
         """What the server answers to a call of its tool, as a text."""
         if asyncio.get_running_loop() is not self._loop:
-            raise UsageError("tools of mcp_tools(…) run on the event loop on which it was entered")
+            raise UsageError(
+                "tools of mcp_tools(…) run on the event loop on which it was entered: use a Runner there"
+            )
         if (client := await self._present()) is None:
             why = f"MCP server {self.name!r} is not there: {self._why}"
             return ToolAnswer(f"{tool} was not called: {why}", "error")
@@ -353,7 +356,7 @@ def _why(error: BaseException) -> str:
         case TimeoutError():
             return f"it was not ready within {START_SECONDS:g} s"
         case FileNotFoundError() | NotADirectoryError() | PermissionError():
-            return f"{error.filename!r} cannot be started: {error.strerror}"
+            return f"{error.filename!r} cannot be started: {error.strerror}: check its command and cwd"
     return beginning(first_line(error), _MOST_TOLD_CHARS)
 
 
@@ -366,12 +369,25 @@ async def _over_http(server: McpServer, seconds: float) -> AsyncIterator[Any]:
     """The streams of messages from and to a server that listens."""
     headers = {"accept-encoding": "identity", **server.headers}
     timeout = httpx2.Timeout(30, read=max(300, seconds))
-    hooks: Mapping[str, list[Any]] = {"response": [_bound]}
-    async with (
-        httpx2.AsyncClient(headers=headers, timeout=timeout, event_hooks=hooks) as client,
-        streamable_http_client(server.url, http_client=client, max_sse_event_size=MOST_MCP_BYTES) as streams,
-    ):
-        yield streams
+    status = 0
+
+    async def note(response: httpx2.Response) -> None:
+        nonlocal status
+        status = response.status_code
+
+    hooks: Mapping[str, list[Any]] = {"response": [note, _bound]}
+    try:
+        async with (
+            httpx2.AsyncClient(headers=headers, timeout=timeout, event_hooks=hooks) as client,
+            streamable_http_client(
+                server.url, http_client=client, max_sse_event_size=MOST_MCP_BYTES
+            ) as streams,
+        ):
+            yield streams
+    except Exception as error:
+        why = f"HTTP status {status}" if status >= 400 else _why(error)
+        place = without_credentials(server.url)
+        raise _EndedError(f"{place}: {why}: check its url and headers, and that it runs") from error
 
 
 async def _bound(response: httpx2.Response) -> None:

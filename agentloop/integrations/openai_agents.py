@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from agentloop.context import chat_messages
-from agentloop.errors import UsageError
+from agentloop.extras import missing_extra
 from agentloop.integrations.door import Door, schema_of
 from agentloop.messages import Json
 
@@ -19,9 +19,7 @@ try:
     from agents.memory import Session
     from agents.run_config import CallModelData, ModelInputData
 except ImportError as error:
-    raise UsageError(
-        "openai-agents needs the extra 'openai-agents': install agentloop-kit[openai-agents]"
-    ) from error
+    raise missing_extra("openai-agents needs", "openai-agents") from error
 
 __all__ = ["CompactInput", "CompactSession"]
 

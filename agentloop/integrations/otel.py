@@ -13,7 +13,7 @@ from typing import Any
 
 from agentloop._plumbing.checks import flag, text_or_none
 from agentloop.callbacks import Callbacks, Work, WorkOutcome
-from agentloop.errors import UsageError
+from agentloop.extras import missing_extra
 from agentloop.messages import Message, ToolCall, Usage
 from agentloop.models import Answer, ModelRequest
 from agentloop.stores.base import branch_in
@@ -22,7 +22,7 @@ from agentloop.stream import CompactionResult, RunEnded
 try:
     from opentelemetry import context, metrics, propagate, trace
 except ImportError as error:
-    raise UsageError("OpenTelemetry needs the extra 'otel': install agentloop-kit[otel]") from error
+    raise missing_extra("OpenTelemetry needs", "otel") from error
 
 __all__ = ["OpenTelemetry"]
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any, TypeAlias
 
-from agentloop.errors import UsageError
+from agentloop.extras import missing_extra
 from agentloop.integrations.door import Door, schema_of
 from agentloop.messages import Json, ToolCall
 
@@ -30,9 +30,7 @@ try:
     )
     from pydantic_ai.models import ModelRequestContext
 except ImportError as error:
-    raise UsageError(
-        "pydantic-ai needs the extra 'pydantic-ai': install agentloop-kit[pydantic-ai]"
-    ) from error
+    raise missing_extra("pydantic-ai needs", "pydantic-ai") from error
 
 __all__ = ["CompactHistory"]
 

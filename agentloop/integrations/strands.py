@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Any, TypeAlias
 
 from agentloop._plumbing.aio import in_own_loop
-from agentloop.errors import UsageError
+from agentloop.extras import missing_extra
 from agentloop.integrations.door import Door, schema_of
 from agentloop.messages import Json, ToolCall
 from agentloop.models import ChatModel
@@ -22,7 +22,7 @@ try:
     from strands.hooks import BeforeModelCallEvent, HookRegistry
     from strands.types.exceptions import ContextWindowOverflowException
 except ImportError as error:
-    raise UsageError("strands needs the extra 'strands': install agentloop-kit[strands]") from error
+    raise missing_extra("strands needs", "strands") from error
 
 __all__ = ["CompactConversation"]
 

@@ -145,8 +145,11 @@ class Tool:
         """
         if isinstance(function, Tool):
             return function
-        if not callable(function) or isinstance(function, type):
+        is_block = isinstance(function, contextlib.ContextDecorator | contextlib.AsyncContextDecorator)
+        if not callable(function) or isinstance(function, type) or is_block:
             way = "give a function or an object to call"
+            if is_block:
+                way = "enter it by `async with … as tools`, and give these"
             if hasattr(function, "as_tool"):
                 way = "give what its as_tool(name, description) makes of it"
             raise ToolDefinitionError(f"{shown(function)} cannot become a tool: {way}")

@@ -1,12 +1,11 @@
 """The store in a PostgreSQL database, and what others need to come to that database themselves."""
 
-from agentloop.errors import UsageError
+from agentloop.extras import missing_extra
 
 try:
     import psycopg  # it, and a libpq for it, can be loaded
 except ImportError as error:
-    text = "a PostgreSQL store needs the extra 'postgres': install agentloop-kit[postgres]"
-    raise UsageError(text) from error
+    raise missing_extra("a PostgreSQL store needs", "postgres") from error
 
 from agentloop.stores.postgres.connection import found_at
 from agentloop.stores.postgres.faults import fault_of, is_away
