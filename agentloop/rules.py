@@ -30,7 +30,7 @@ KINDS: Mapping[Kind, str] = {"write": "path", "shell": "command"}
 """The kinds of tools that change things, and the argument that a pattern looks at."""
 
 _RULE = pattern(r"([^()\s]+)(?:\((.+)\))?", re.DOTALL)
-_SHELL = "(a|ba|c|da|fi|k|pw|rba|tc|z)?sh"
+_SHELL = "(a|ba|c|da|fi|k|mk|pw|rba|tc|ya|z)?sh"
 _RUNS_OTHERS: Sequence[tuple[str, str, bool]] = (
     (
         r"!|\.|.*=.*|builtin|command|coproc|do|elif|else|eval|exec|if|source|then|time|trap|until|while",
@@ -38,12 +38,17 @@ _RUNS_OTHERS: Sequence[tuple[str, str, bool]] = (
         True,
     ),
     (_SHELL, ".*", False),
-    (r"busybox|chroot|doas|fakeroot|nsenter|pkexec|runuser|s[gu]|su-exec|gosu|sudo|unshare", ".*", True),
+    (r"(busy|toy)box|chroot|doas|fakeroot|nsenter|pkexec|proot|runuser|s[gu]|su-exec|gosu|sudo", ".*", True),
+    (r"dbus-run-session|ld(-linux.*)?\.so.*|logsave|numactl|perf|setpriv|ssh-agent|unshare", ".*", True),
+    (r"env", r"-[a-zA-Z0]*S.*|--s.*", False),
     (r"chrt|env|flock|ionice|nice|nohup|prlimit|setarch|setsid|stdbuf|systemd-run|taskset", ".*", True),
     (r"gdb|ltrace|parallel|script|strace|timeout|valgrind|watch|xargs|xvfb-run", ".*", True),
     (r"find", "-(exec|ok)(dir)?", True),
     (r"fd|fdfind", r"-[a-zA-Z]*[xX].*|--exec.*", True),
     (r"at|batch|bwrap|crontab|entr|expect|firejail|screen|socat|tmux|watchexec", ".*", False),
+    (r"compgen|ed|emacs|ex|g?vim?|hyperfine|julia|mapfile|nvim|osascript|R|Rscript|tclsh", ".*", False),
+    (r"g?sed", r"(.*[^\w-])?[0-9giImMp]*e([\s;}].*)?|-[a-zA-Z]*f.*|--file.*", False),
+    (r"g?(sort|split)", r"--(co|fi).*", False),
     (r"bunx|g?make|just|ninja|nox|npx|pnpx|rake|tox|uvx", ".*", False),
     (r"mosh|rsh|ssh|sshpass", ".*", False),
     (
@@ -59,7 +64,9 @@ _RUNS_OTHERS: Sequence[tuple[str, str, bool]] = (
     (r"[gmn]?awk", r".*(system|\|).*|-f.*|--file.*", False),
     (
         r"git",
-        r"[a-zA-Z0-9-]+\..*=.*|--(config-env|exec|upload-pack|receive-pack).*|alias\..*|-x|foreach|run",
+        r"[a-zA-Z0-9-]+\..*=.*|--(conf|exe|ext|open|rece|upl).*|-[a-ln-z]*(O|x).*|-u.+|filter-branch|foreach|run"
+        r"|(?i:alias\..*|.*\.(askpass|clean|cmd|command|difffilter|driver|editor|external|fsmonitor|gitproxy"
+        r"|helper|hookspath|pager|path|process|program|smudge|sshcommand|templatedir|textconv))",
         False,
     ),
     (r"(python|pypy)[0-9.]*", r"|-|-[a-zA-Z]*c.*", False),
@@ -75,6 +82,9 @@ _SHELLS = pattern(_SHELL)
 _NOT_PLAIN = frozenset("$`\\<>(){}#~\r")
 _NOT_PLAIN_QUOTED = frozenset("$`\\")
 _GLOB = frozenset("*?]")
+_MATCHES_NAMES = pattern(r"[*?]|\[.*\]", re.DOTALL)
+_BEFORE_VALUE = pattern(r"--[a-zA-Z-]+=|-[a-zA-Z]|")
+_BEHIND_OPTION = pattern(r"-[a-zA-Z]|--[a-zA-Z-]+=")
 _BLANK = pattern(r"\s")
 _BLANKS = " \t\n"
 _GAP = "\N{SYMBOL FOR SPACE}"
@@ -259,6 +269,8 @@ class _Line:
         if self.text in patterns:
             return True
         commands = [command for words in self.parts for command in _runs(words)]
+        if any(map(_MATCHES_NAMES.search, (name for name, *_ in commands))):
+            return False
         hidden = [each for each in commands if (row := _row_of(each)) and not row.is_seen]
         return self.is_plain and all(any(_is_allowed(words, each) for each in patterns) for words in hidden)
 
@@ -282,10 +294,12 @@ def _runs(words: Sequence[str], depth: int = 0) -> Iterator[Sequence[str]]:
         return
     yield (posixpath.basename(words[0]), *words[1:])
     if depth < _DEEPEST and _row_of(words):
-        for at, word in enumerate(words[1:], 1):
-            yield from _runs(words[at:], _DEEPEST)
-            for inner in _line(word).parts if " " in word else ():
-                yield from _runs(inner, depth + 1)
+        for at, word in enumerate(words[1:_MOST_WORDS], 2):
+            before = _BEFORE_VALUE.match(word)
+            for said in {word, word[before.end() if before else 0 :]}:
+                yield from _runs((said, *words[at:]), _DEEPEST)
+                for inner in _line(said).parts:
+                    yield from _runs(inner, depth + 1)
 
 
 class _Row(NamedTuple):
@@ -336,7 +350,8 @@ def _call(kind: Kind | None, value: str) -> _Path | _Line | None:
 def _line(text: str) -> _Line:
     """The line, read as a shell would read it as long as it is plain."""
     parts: list[list[str]] = [[]]
-    word, quote, is_plain = None, "", True
+    word: list[str] | None = None
+    quote, is_plain = "", True
     for char in text.strip(_BLANKS):
         if quote:
             if char == quote:
@@ -344,11 +359,11 @@ def _line(text: str) -> _Line:
                 continue
             is_plain = is_plain and not (quote == '"' and char in _NOT_PLAIN_QUOTED)
         elif char in "'\"":
-            quote, word = char, word or ""
+            quote, word = char, word or []
             continue
         elif char in " \t\n;&|":
             if word is not None:
-                parts[-1].append(word)
+                parts[-1].append("".join(word))
             word = None
             if char in "\n;&|":
                 parts.append([])
@@ -356,8 +371,9 @@ def _line(text: str) -> _Line:
         else:
             is_odd_name = not parts[-1] and char in _GLOB
             is_plain = is_plain and char not in _NOT_PLAIN and not is_odd_name
-        word = (word or "") + char
+        word = word or []
+        word.append(char)
     if word is not None:
-        parts[-1].append(word)
+        parts[-1].append("".join(word))
     found = [part for part in parts if part]
     return _Line(text.strip(_BLANKS), found, is_plain and not quote and bool(found))

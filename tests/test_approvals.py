@@ -181,6 +181,24 @@ async def test_an_answer_counts_for_the_call_alone_that_was_shown() -> None:
         assert (answered.tool, answered.fingerprint) == ("delete", new.fingerprint)
 
 
+@pytest.mark.parametrize("how", ["fork", "import"])
+async def test_an_answer_to_a_call_is_none_to_its_copy(how: str) -> None:
+    """L24: a copy asks anew, under a fingerprint of its own."""
+    store, disc = InMemoryStore(), Disc()
+    [shown] = (await runner_on(store, disc, calls(delete={"path": "a"})).run("go", session_id="s")).pending
+    runner = runner_on(store, disc, "done")
+    if how == "fork":
+        await runner.sessions.fork("s", new_id="copy")
+    else:
+        await runner.sessions.import_(await runner.sessions.export("s", format="events"), session_id="copy")
+    [copied] = await runner.pending("copy")
+    with pytest.raises(UsageError, match="was given to another one"):
+        await runner.resume("copy", answers={copied.call_id: Approve(fingerprint=shown.fingerprint)})
+    assert disc.gone == []
+    await runner.resume("copy", answers={copied.call_id: Approve(fingerprint=copied.fingerprint)})
+    assert disc.gone == ["a"]
+
+
 async def test_an_answer_in_the_log_to_another_asking_is_none() -> None:
     store, disc = InMemoryStore(), Disc()
     await runner_on(store, disc, calls(delete={"path": "a"})).run("go", session_id="s")

@@ -2,8 +2,10 @@
 
 import json
 import os
+import py_compile
 import subprocess
 import sys
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +141,31 @@ def test_a_yes_holds_for_files_that_are_named_as_they_are(said: str, file: str, 
     assert "needs your yes" in refused(tmp_path)
     agentloop("config", "trust", cwd=tmp_path)
     assert "faults" not in shown(tmp_path)
+
+
+@pytest.mark.parametrize("beside", ["mine{}", "mine/__init__.py", "mine/__init__{}", "kit.py", "kit{}"])
+def test_a_file_that_python_would_import_first_wants_a_yes_of_its_own(beside: str, tmp_path: Path) -> None:
+    for folder in ("mine", "kit"):
+        (tmp_path / folder).mkdir()
+    for file in ("mine.py", "kit/it.py"):
+        (tmp_path / file).write_text("")
+    project_says(tmp_path, 'tools = ["mine"]\ncallbacks = ["kit.it:It"]\n')
+    agentloop("config", "trust", cwd=tmp_path)
+    assert "faults" not in shown(tmp_path)
+    (tmp_path / beside.format(EXTENSION_SUFFIXES[0])).write_text("")
+    assert "needs your yes" in refused(tmp_path)
+
+
+@pytest.mark.parametrize("module", ["mine", "kit.mine"])
+def test_no_bytecode_runs_in_place_of_the_source_that_a_person_read(module: str, tmp_path: Path) -> None:
+    file = tmp_path / f"{module.replace('.', '/')}.py"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("open('other', 'w').close()\n")
+    py_compile.compile(str(file), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+    file.write_text("open('read', 'w').close()\n")
+    agentloop("-m", "offline", "-p", "go", "--no-session", "--tools", module, cwd=tmp_path)
+    assert (tmp_path / "read").exists()
+    assert not (tmp_path / "other").exists()
 
 
 def test_config_paths_and_doctor_show_what_is_wrong_and_go_on(tmp_path: Path) -> None:

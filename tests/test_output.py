@@ -469,6 +469,12 @@ async def test_what_an_answer_gives_so_far_begins_anew_with_another_try() -> Non
     assert [event.output for event in events if isinstance(event, OutputDelta)] == [json.loads(text)]
 
 
+async def test_half_a_character_in_an_answer_ends_no_run() -> None:
+    answers = ['\ud800 {"text": "Rome"}', '{"text": "Rome"}']
+    result = await Runner(Agent(ScriptedModel(answers), output=dict[str, str])).run("go")
+    assert result.output == {"text": "Rome"}
+
+
 async def test_a_validator_that_raises_at_half_a_text_ends_no_run() -> None:
     class Known(BaseModel):
         name: str

@@ -182,6 +182,20 @@ NO_RM = Rules(allow=["shell"], deny=["shell(rm *)", "shell(git push*)"])
         ("trap 'rm x' EXIT", "deny"),
         ("fish -c 'rm x'", "deny"),
         ("taskset 1 rm x", "deny"),
+        ("flock f -c'rm x'", "deny"),
+        ("script --command='rm x'", "deny"),
+        ("fd . -xrm", "deny"),
+        ("eval 'rm\tx'", "deny"),
+        ("eval \"r''m\" x", "deny"),
+        ("env -S'rm x'", "deny"),
+        ("env -iS'rm x'", "ask"),
+        ("env /bin/r? x", "ask"),
+        ("A=1 /bin/r[m] x", "ask"),
+        ("exec /bin/r* x", "ask"),
+        ("if [ -e x ]; then ls; fi", "allow"),
+        ("setpriv rm x", "deny"),
+        ("toybox rm x", "deny"),
+        ("/lib64/ld-linux-x86-64.so.2 /bin/rm x", "deny"),
     ],
 )
 def test_what_is_denied_is_found_wherever_it_stands(line: str, verdict: str) -> None:
@@ -211,6 +225,21 @@ git -c core.pager=x log
 git config alias.log '!x'
 git submodule foreach x
 git rebase --exec x
+git rebase -xmake
+git grep -Ox y
+git difftool --extcmd=x
+git difftool -yx x
+git clone -ux a b
+git filter-branch --tree-filter x
+git config core.fsmonitor x
+git config Alias.log '!x'
+sed '1e x' f
+sed 's/a/b/ge' f
+sed -f x f
+sort --compress-program=x f
+split --filter x f
+vim -c '!x'
+Rscript -e x
 make
 make x
 just x
@@ -241,6 +270,15 @@ kubectl get pods
 awk '{ print $1 }'
 git commit -m x
 git switch -c x
+git commit -mfix
+git clone --recursive x
+git push -u origin
+git config user.name x
+git add src/index.py
+git log -SFOO
+sed -e s/the/e/ f
+sed -n 's/x/y/gp' f
+sort -k2 f
 python x.py
 python -m pytest
 perl x.pl
@@ -291,6 +329,10 @@ def test_a_command_too_long_to_be_looked_through_is_asked_about() -> None:
     for words, verdict in ((150, "allow"), (250, "ask")):
         line = f"git add {'x ' * words}"
         assert GIT.verdict("run_command", {"command": line}, kind="shell") == verdict
+
+
+def test_a_word_of_any_length_is_read_in_linear_time() -> None:
+    assert NO_RM.verdict("run_command", {"command": f"echo {'x' * 1_000_000}"}, kind="shell") == "allow"
 
 
 @pytest.mark.parametrize(

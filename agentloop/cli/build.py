@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from importlib import import_module
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any, TypeAlias
 
 from rich.console import Console
@@ -362,20 +363,45 @@ def _import(option: str, name: str) -> ModuleType:
         raise UsageError(f"{option}: {name!r} is a file: name the module, e.g. {Path(name).stem}")
     if not all(part.isidentifier() for part in name.split(".")):
         raise UsageError(f"{option}: {name!r} is no module name: write it as in import")
-    with _explain_faults(option, f"module {name!r} does not import"), _looking_here():
+    with _explain_faults(option, f"module {name!r} does not import"), _looking_here(name):
         if find_spec(name.partition(".")[0]) is None:
             raise UsageError("it is neither installed nor in this folder")
         return import_module(name)
 
 
+class _AsWritten(SourceFileLoader):
+    """Runs the source that a person can read, whatever bytecode lies beside it."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
+class _Named:
+    """Finds one module and its packages, as they are written."""
+
+    def __init__(self, name: str) -> None:
+        parts = name.split(".")
+        self._names = {".".join(parts[:count]) for count in range(1, len(parts) + 1)}
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        spec = PathFinder.find_spec(fullname, path, target) if fullname in self._names else None
+        if spec and isinstance(spec.loader, SourceFileLoader):
+            spec.loader = _AsWritten(spec.name, spec.loader.path)
+        return spec
+
+
 @contextmanager
-def _looking_here() -> Iterator[None]:
-    """In the block the folder of the call is looked into too, after all that is installed."""
-    here = str(Path.cwd())
+def _looking_here(name: str) -> Iterator[None]:
+    """In the block that module is looked for in the folder of the call too, after all that is installed."""
+    here, finder = str(Path.cwd()), _Named(name)
     sys.path.append(here)
+    sys.meta_path.insert(0, finder)
     try:
         yield
     finally:
+        sys.meta_path.remove(finder)
         sys.path.remove(here)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from importlib.machinery import all_suffixes
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +75,9 @@ def _places(name: str) -> Iterator[Path]:
     with suppress(OSError, ValueError):
         yield from sorted(path.glob("*/SKILL.md"))
     parts = name.partition(":")[0].split(".")
-    yield from (Path(*parts[:count], "__init__.py") for count in range(1, len(parts) + 1))
-    yield Path(f"{Path(*parts)}.py")
+    modules = [Path(*parts[:count]) for count in range(1, len(parts) + 1)]
+    bases = [base for module in modules for base in (module / "__init__", module)]
+    yield from (Path(f"{base}{suffix}") for base in bases for suffix in all_suffixes())
 
 
 def _digest(path: Path) -> str:

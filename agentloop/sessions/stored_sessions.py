@@ -5,6 +5,7 @@ What `runner.sessions` does and what the command line does is this.
 
 import json
 import time
+import uuid
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from agentloop.errors import ConflictError, SessionNotFoundError, UsageError
 from agentloop.events import (
     MAIN,
     ApprovalAnswered,
+    ApprovalAsked,
     Described,
     Event,
     EventFilter,
@@ -375,13 +377,16 @@ def _check_cut(records: Iterable[Record], at: int) -> None:
 
 
 def _without_open_yes(events: Sequence[Event]) -> Sequence[Event]:
-    """The events of a copy, in which no call runs for a yes that was given elsewhere."""
+    """The events of a copy, in which no call runs for a yes that was given, or is given, elsewhere."""
     done = {each.message.tool_call_id for each in events if isinstance(each, MessageRecord)}
+    answered = {each.call_id for each in events if isinstance(each, ApprovalAnswered)}
 
     def copied(event: Event) -> Event:
         match event:
             case ApprovalAnswered(verdict="approved", call_id=call_id) if call_id not in done:
                 return replace(event, verdict="rejected", arguments="", text=YES_ELSEWHERE)
+            case ApprovalAsked(call_id=call_id) if call_id not in answered:
+                return replace(event, id=uuid.uuid4().hex)
         return event
 
     return [copied(each) for each in events]

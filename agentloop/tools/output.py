@@ -311,7 +311,7 @@ def _json_so_far(text: str) -> Any:
     """The JSON that the text begins with, or that begins in it: behind a sign of code, or at a brace."""
     begins = _BEGINS.search(text)
     for part in (text, text[begins.end() :] if begins else ""):
-        with suppress(ValueError):
+        with suppress(ValueError, TypeError):  # half of a character is a wrong type to it
             return from_json(part, allow_partial="trailing-strings")
     return None
 

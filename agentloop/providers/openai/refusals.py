@@ -203,10 +203,12 @@ NO_TOOLS = Subject(
     _FORM_OR_TEMPLATE | {404},
     r"(\bnot|\bno longer|n't) (yet |currently |fully )*(support|allow|enable|have) (the |any |native )*"
     rf"{_TOOLS}\b(?! (choice|types?|results?|messages?|names?|of|with|whose|schemas?|in stream))"
-    rf"|{_ALL_TOOLS} (is|are|was|were)(n't| not| no longer)( yet| currently| fully)? "
+    rf"|{_ALL_TOOLS}( (is|are|was|were))?(n't| not| no longer)( yet| currently| fully)? "
     r"(support(ed|ing)?|enabled|available|allowed|implemented)\b"
-    rf"|{_ALL_TOOLS} (is|are) (unsupported|disabled)\b"
-    r"|\bunsupported param: tools\b|\btools param requires\b|\bauto\W{1,4}tool choice requires\b"
+    rf"|{_ALL_TOOLS}( feature)? (is|are) (unsupported|unavailable|disabled)\b"
+    rf"|\b(not capable of|incapable of|unable to use) {_TOOLS}\b|\bno tool support\b"
+    r"|\b(unsupported param|argument not supported[\w ]*): tools\b|\btools param requires\b"
+    r"|\bauto\W{1,4}tool choice requires\b"
     rf"|\bno (endpoints?|models?|providers?)\b.{{0,20}} that support {_TOOLS}"
     r"|不支持\s?(调用)?(工具|函数|tools?|function)",
     never=r"\bstreaming mode\b",
