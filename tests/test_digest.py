@@ -259,7 +259,7 @@ def test_of_a_short_message_each_sentence_that_speaks_for_itself_is_weighed_alon
     light = "The amber panel of the second hall was built by the crew of Emre Demir and Fenna Okafor."
     said = [U("Let us plan."), U(f"We ship it as falcon-38 for Dagny Tanaka. {light}")]
     said += [U(f"Never touch module_{at}7 there.") for at in range(40)]
-    text = record([part for one in said for part in (one, A("Yes."))], most=460)
+    text = record([part for one in said for part in (one, A("Yes."))], most=445)
     assert "We ship it as falcon-38 for Dagny Tanaka." in text
     assert light not in text
 
@@ -283,6 +283,17 @@ def test_who_does_what_outlives_what_was_asked_for_next() -> None:
     text = record([part for one in said for part in (one, A("I did."))], most=60)
     assert all(one in text for one in owned.values())
     assert asked[1] not in text
+
+
+def test_who_does_what_outlives_what_nobody_minds_and_a_question() -> None:
+    people = [f"{first} {last}" for first in ("Ann", "Bram", "Chidi") for last in ("Quist", "Demir", "Novak")]
+    parts = ("parser", "lexer", "loader", "writer", "planner", "cache", "router", "mailer", "ledger")
+    said = [U("Let us plan.")]
+    for part, person in zip(parts, people, strict=True):
+        said.append(U(f"Sign-offs for the {part} come from {person}. Which branch does the {part} live on?"))
+        said.append(U(f"I do not mind if the {part} looks a bit different afterwards."))
+    text = record([one for asked in said for one in (asked, A("Yes."))], most=280)
+    assert all(person in text for person in people)
 
 
 def test_what_is_about_to_be_looked_at_stays_out_where_there_is_room() -> None:

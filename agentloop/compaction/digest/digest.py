@@ -52,13 +52,14 @@ SURELY_LONG = 20
 class Section(Generic[T]):
     """Items in the order in which they are wanted, and how those kept are written under the heading.
 
-    What is wanted `later` comes when all else has found its room.
+    What is `light` comes behind what is not, what is wanted `later` when all else has found its room.
     """
 
     title: str
     wanted: list[T]
     text_of: Callable[[T], str]
     written: Callable[[Sequence[T]], Iterable[str]]
+    light: list[T] = field(default_factory=list)
     later: list[T] = field(default_factory=list)
     kept: list[T] = field(default_factory=list)
     used: int = 0
@@ -129,8 +130,11 @@ leaves room for more is too small for a section."""
 PROSE_SHARE = 0.45
 """The share of the budget that a model's earlier prose may take."""
 
-TELLING = (("asked", 0.5), ("files", 0.3), ("decided", 0.15), ("failed", 0.05))
+TELLING = (("asked", 0.55), ("files", 0.3), ("decided", 0.15), ("failed", 0.05))
 """The share of the budget that each section may take at first, in this order."""
+
+LIGHT_SHARE = 0.9
+"""What is light comes behind what is not; before the index it fills up to so much of its section's share."""
 
 INDEX_SHARE = 0.2
 """The index takes what it needs, up to this share, before what tells less."""
@@ -226,7 +230,11 @@ class Findings:
             done.wanted = [one for one in done.wanted if not told.issuperset(identifiers(one.outcome))]
         whole = filling.left
         for name, share in TELLING:
-            filling.fill(sections[name], int(whole * share))
+            section = sections[name]
+            filling.fill(section, int(whole * share))
+            if section.light:
+                section.wanted += section.light
+                filling.fill(section, int(whole * share * LIGHT_SHARE))
         earlier = [named_in(entry) for entry in _indexed(self.earlier)][::-1]
         known = "\n".join((beside, _written(head, sections)))
         index = _Index(
@@ -313,11 +321,12 @@ def _indexed(earlier: Earlier) -> Iterator[Entry]:
 
 
 def _spoken(title: str, found: Sequence[Spoken], max_tokens: int) -> Section[Said]:
-    telling, lighter = by_weight(said_together(found, most_chars=max_tokens * SHORT_CHARS))
+    heavy, light, rest = by_weight(said_together(found, most_chars=max_tokens * SHORT_CHARS))
     return Section(
         title=title,
-        wanted=telling,
-        later=lighter,
+        wanted=heavy,
+        light=light,
+        later=rest,
         text_of=lambda said: " ".join(one.text for one in said),
         written=lambda kept: as_lines(one for said in kept for one in said),
     )

@@ -58,7 +58,8 @@ RULE = _cue(
 GOAL = _cue(
     r"""
     goals?|aims?|objectives?|purpose|rules?|constraints?|requirements?|must|never|always
-    under no circumstances|no matter|at all times|don['’]?t|do not|make sure|ensure|important\w*|forbid\w*
+    under no circumstances|no matter|at all times|make sure|ensure|important\w*|forbid\w*
+    (?<!\bi )(?<!\bwe )(?<!\byou )(?<!\bthey )(?:don['’]?t|do not)
     ziele?|regeln?|niemals|nie|immer|muss|müssen|darf
     objectif|jamais|toujours|doit
     objetivo|nunca|siempre|debe\w*
@@ -69,7 +70,7 @@ GOAL = _cue(
     """,
     r"必须|必須|禁止|目标|目標|规则|ルール|不要|不得|务必|必ず|決して|반드시|절대|금지|목표|규칙",
 )
-"""What surely binds."""
+"""What surely binds: whoever says "we do not …" may only tell."""
 
 DECISION = _cue(
     r"""

@@ -497,7 +497,8 @@ class Spoken:
 
     One that is `doubted` may no longer hold.
 
-    One that is not `telling` comes last of all. One that is `alone` needs none of those before it.
+    One that is not `telling` comes last of all. One that is `alone` can be understood without those before
+    it.
     """
 
     at: int
@@ -565,7 +566,10 @@ MOST_OF_NOTHING = 2
 too."""
 
 LEAST_ALONE = 4
-"""With so many words that mean something, an exact one among them, a sentence says of what it speaks."""
+"""With so many words that mean something, one that is exact or a question says of what it speaks."""
+
+EXACT = 2.5
+"""So much weighs what must be exact; what weighs less is light."""
 
 AGAIN = 4
 """So much less weighs what was said again with another number or name, or may have been."""
@@ -585,11 +589,11 @@ def weigh(found: Sequence[Spoken], *, task: int | None) -> None:
     for one in reversed(found):
         look = one.look
         one.telling = not one.sentence.pasted and (look.cue > 0 or look.hard or one.role == "user")
-        one.alone = look.hard and len(look.content) >= LEAST_ALONE
+        one.alone = (look.hard or look.asks) and len(look.content) >= LEAST_ALONE
         if look.cue > 0 or not look.says_nothing:
             place = 1.0 * (one.first or one.last) + _of_task(one, task)
             said_once = sum([1 / uses[word] for word in look.content]) / max(1, len(look.content))
-            one.weight = 1.5 * look.hard + look.cue + place + 2 * said_once
+            one.weight = EXACT * look.hard + look.cue + place + 2 * said_once
             one.weight /= 2 if look.asks else 1
         again = one.doubted
         if look.hard and len(look.around) >= LEAST_ALONE:
@@ -668,13 +672,18 @@ def said_together(found: Sequence[Spoken], *, most_chars: float) -> list[Said]:
     return said
 
 
-def by_weight(found: Iterable[Said]) -> tuple[list[Said], list[Said]]:
-    """The heaviest for their length first, of equal ones the newest; those that tell, and the others."""
-    telling: list[Said] = []
-    lighter: list[Said] = []
+def by_weight(found: Iterable[Said]) -> tuple[list[Said], list[Said], list[Said]]:
+    """The heaviest for their length first, of equal ones the newest.
+
+    Those that tell and weigh as much as what is exact, the other ones that tell, and what is left.
+    """
+    heavy: list[Said] = []
+    light: list[Said] = []
+    rest: list[Said] = []
     for said in sorted(found, key=lambda said: (-_density(said), -said[0].at, said[0].number)):
-        (telling if any(one.telling for one in said) else lighter).append(said)
-    return telling, lighter
+        most = max((one.weight for one in said if one.telling), default=-1)
+        (rest if most < 0 else light if most < EXACT else heavy).append(said)
+    return heavy, light, rest
 
 
 def _density(said: Said) -> float:
