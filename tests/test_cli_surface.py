@@ -83,7 +83,14 @@ WRONG: list[tuple[list[str], str]] = [
         ["-p", "x", "--system-file", "none"],
         "--system-file: 'none' cannot be read: No such file or directory: check the path",
     ),
-    (["demo", "--svg", "none/x.svg"], "cannot be written: No such file or directory: make its folder first"),
+    (
+        ["-p", "x", "--attach", "~no-user/a.png"],
+        "--attach: '~no-user/a.png' is the home of no user",
+    ),
+    (
+        ["-p", "x", "--schema", "~no-user/a.json"],
+        "--schema: '~no-user/a.json' is the home of no user",
+    ),
     (["lessons", "first"], "N: 'first' is no whole number of at least 0: write one such as 5"),
     (["sessions", "import"], "`agentloop sessions import` needs FILE: `agentloop sessions import --help`"),
     (["-p", "x", "--max-tokens", "0"], "--max-tokens: '0' is no number of tokens"),

@@ -7,16 +7,15 @@ from xml.etree import ElementTree
 
 import pytest
 
-from agentloop.cli.demo import TURNS, WINDOW, conversation
-from agentloop.compaction import Compaction
-from tests.cli_kit import ROOT, agentloop
+from agentloop.cli.demo import TURNS, WINDOW, run_both
+from tests.cli_kit import agentloop
+from tests.overflow_picture import PICTURE, draw
 
 NUMBER = re.compile(r"\d+\.\d")
 
 
 def test_without_compaction_it_dies_of_its_overflow_and_with_it_goes_on() -> None:
-    without = asyncio.run(conversation(None))
-    with_it = asyncio.run(conversation(Compaction(tool=False)))
+    without, with_it = asyncio.run(run_both())
     assert without.turns[-1].died
     assert without.survived < TURNS == with_it.survived
     assert [turn.tokens for turn in without.turns[:5]] == [turn.tokens for turn in with_it.turns[:5]]
@@ -34,10 +33,8 @@ def test_it_needs_no_key_and_no_network(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_picture_of_the_readme_is_what_it_draws(tmp_path: Path) -> None:
-    done = agentloop("demo", "--svg", "picture.svg", cwd=tmp_path)
-    assert done.status == 0, done.err
-    drawn, kept = (tmp_path / "picture.svg").read_text(), (ROOT / "docs" / "overflow.svg").read_text()
+def test_the_picture_of_the_readme_is_what_was_run() -> None:
+    drawn, kept = draw(*asyncio.run(run_both())), PICTURE.read_text("utf-8")
     # A transcript's name, which the summary says, is two characters longer where a second holds two of them.
     places = [[float(number) for number in NUMBER.findall(text)] for text in (drawn, kept)]
     assert NUMBER.sub("", drawn) == NUMBER.sub("", kept)
@@ -45,12 +42,3 @@ def test_the_picture_of_the_readme_is_what_it_draws(tmp_path: Path) -> None:
     texts = [element.text for element in ElementTree.fromstring(drawn).iter() if element.tag.endswith("text")]
     assert texts.count("compacted") == 3
     assert {"the model’s window", "4,000", "without: overflow, the end"} <= set(texts)
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize(("name", "said"), [("", "--svg is empty"), ("no/where.svg", "cannot be written")])
-def test_a_picture_that_cannot_be_written_is_one_line(name: str, said: str, tmp_path: Path) -> None:
-    done = agentloop("demo", "--svg", name, cwd=tmp_path)
-    assert done.status == 2
-    assert said in done.complaint()
-    assert done.out == "", "it is said before the demonstration"

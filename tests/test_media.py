@@ -322,7 +322,7 @@ def test_paths_dropped_on_a_terminal_are_attached(tmp_path: Path) -> None:
     for text in (f"'{spaced}'", spaced.replace(" ", r"\ "), f'look at "{spaced}"', f"file://{spaced!r}"):
         assert [file.name for file in dropped_files(text)] == ["a shot.png"], text
     assert [file.name for file in dropped_files(f"what's in {plain} and {plain}?")] == ["b.pdf"]
-    assert dropped_files("see /etc/hosts and /no/such.png and b.pdf") == ()
+    assert dropped_files("see /etc/hosts and /no/such.png and ~no-such-user/a.png and b.pdf") == ()
 
 
 @pytest.mark.parametrize("bytes_more", [0, 3_000])

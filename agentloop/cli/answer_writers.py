@@ -65,16 +65,22 @@ class JsonWriter(AnswerWriter):
     """One object at the end."""
 
     async def end(self, outcome: Outcome) -> None:
-        """The outcome."""
-        self._ended = True
-        await self._output.write(json_line(asdict(outcome)))
+        """The end, unless it is told already, and whatever is not handed over yet."""
+        line, self._ended = self._line(outcome), True
+        await self._output.write(line)
 
     def last_words(self, outcome: Outcome) -> None:
-        """The outcome, unless it is told already."""
-        self._output.write_at_once("" if self._ended else json_line(asdict(outcome)))
+        """The end, unless it is told already."""
+        self._output.write_at_once(self._line(outcome))
+
+    def _line(self, outcome: Outcome) -> str:
+        return "" if self._ended else json_line(self._last(outcome))
+
+    def _last(self, outcome: Outcome) -> Mapping[str, Any]:
+        return asdict(outcome)
 
 
-class StreamJsonWriter(AnswerWriter):
+class StreamJsonWriter(JsonWriter):
     """Each event as one line; `run_ended` is always the last, also where no run began."""
 
     async def event(self, event: StreamEvent) -> None:
@@ -82,13 +88,21 @@ class StreamJsonWriter(AnswerWriter):
         self._ended = self._ended or isinstance(event, RunEnded)
         await self._output.write(json_line(to_json(event)))
 
-    async def end(self, outcome: Outcome) -> None:
-        """The last line, unless the run has said it itself, and whatever is not handed over yet."""
-        await (self._output.write("") if self._ended else self.event(_run_ended(outcome)))
-
-    def last_words(self, outcome: Outcome) -> None:
-        """The last line, unless the run has said it itself."""
-        self._output.write_at_once("" if self._ended else json_line(to_json(_run_ended(outcome))))
+    def _last(self, outcome: Outcome) -> Mapping[str, Any]:
+        return to_json(
+            RunEnded(
+                session_id=outcome.session_id or "",
+                run_id=outcome.run_id or "",
+                time=time.time(),
+                status=outcome.status,
+                output=outcome.output,
+                usage=outcome.usage,
+                cost=outcome.cost,
+                error=outcome.error,
+                reason=outcome.reason,
+                limit=outcome.limit,
+            )
+        )
 
 
 def writer_for(shape: str, output: StandardOutput) -> AnswerWriter:
@@ -106,18 +120,3 @@ def json_line(value: Mapping[str, Any]) -> str:
         # NaN and the infinities, which a model's server may have sent, are no JSON.
         text = _STRICT.encode(json.loads(json.dumps(value, default=str), parse_constant=lambda _: None))
     return strict(text) + "\n"
-
-
-def _run_ended(outcome: Outcome) -> RunEnded:
-    return RunEnded(
-        session_id=outcome.session_id or "",
-        run_id=outcome.run_id or "",
-        time=time.time(),
-        status=outcome.status,
-        output=outcome.output,
-        usage=outcome.usage,
-        cost=outcome.cost,
-        error=outcome.error,
-        reason=outcome.reason,
-        limit=outcome.limit,
-    )

@@ -169,12 +169,6 @@ class Program(click.Group):
         return click.Command.parse_args(self, ctx, args)
 
 
-def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> None:
-    if asked:
-        click.echo(f"agentloop {agentloop.__version__}")
-        context.exit()
-
-
 @click.command(
     cls=Program,
     invoke_without_command=True,
@@ -185,7 +179,7 @@ def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> Non
 )
 @click.option("-p", "--prompt", metavar="PROMPT", help="Run once and exit; - reads it from standard input.")
 @options(*OPTION_GROUPS.values())
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_say_version)
+@click.version_option(agentloop.__version__, message="agentloop %(version)s", help=None)
 @click.pass_context
 def program(context: click.Context, /, **_: Any) -> Any:
     """An agent on any OpenAI-compatible model that never outgrows its context window.

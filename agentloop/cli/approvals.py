@@ -61,7 +61,8 @@ def approvals(as_json: bool, **_: Any) -> int:
     """
 
     async def work(opened: Opened, output: StandardOutput) -> None:
-        found = [each for line in await _lines(opened) for each in await _waiting(opened, line)]
+        lines = (await opened.store.list(owner=opened.settings.owner))[:_MOST_SESSIONS]
+        found = [each for line in lines for each in await _waiting(opened, line)]
         if as_json:
             for pending, asked in found:
                 await output.write(json_line({**asdict(pending), "asked": asked}))
@@ -163,10 +164,6 @@ def who() -> str:
 def arguments_line(pending: Pending) -> str:
     """The arguments of a call, on one line; `--json` has long ones whole."""
     return line_of(beginning(json.dumps(pending.arguments, ensure_ascii=False), _ARGUMENT_CHARS))
-
-
-async def _lines(opened: Opened) -> Sequence[SessionInfo]:
-    return (await opened.store.list(owner=opened.settings.owner))[:_MOST_SESSIONS]
 
 
 async def _waiting(opened: Opened, line: SessionInfo) -> list[tuple[Pending, float]]:

@@ -135,11 +135,9 @@ def _difference(path: str, old: str, new: str) -> list[Text]:
 
 def always(pending: Pending) -> str:
     """What `always` stands for, in words."""
-    match pending.arguments:
-        case {"command": str(command)}:
-            return f"{line_of(pending.tool)} with the command {head(line_of(command), _SHOWN_CHARS)}"
-        case {"path": str(path)}:
-            return f"{line_of(pending.tool)} with the path {head(line_of(path), _SHOWN_CHARS)}"
+    for name in ("command", "path"):
+        if isinstance(value := pending.arguments.get(name), str):
+            return f"{line_of(pending.tool)} with the {name} {head(line_of(value), _SHOWN_CHARS)}"
     return f"{line_of(pending.tool)}, with any arguments"
 
 

@@ -28,7 +28,7 @@ from agentloop._plumbing.to_text import raised_at
 from agentloop._plumbing.truncate import few, head
 from agentloop.approvals import Approver
 from agentloop.callbacks import Callbacks, checked_callbacks
-from agentloop.cli.files import text_of
+from agentloop.cli.files import read, read_path, text_of
 from agentloop.cli.mcp import unused_notice, with_mcp
 from agentloop.cli.process import before_leaving
 from agentloop.cli.settings import MEMORY, OFFLINE, Settings
@@ -58,6 +58,10 @@ DEFAULT = (
 DEFAULT_WITHOUT_TOOLS = (
     "You are a careful assistant. Do what the user asks, completely, and answer with the result alone. "
     "Where you do not know a fact, say so instead of guessing."
+)
+_FALLBACK = (
+    "no OPENAI_API_KEY and no base URL: the offline model answers, a rule-based stand-in that only "
+    "reads files and says what each one does"
 )
 NO_TOOLS = "none"
 """In place of a module: not even the built-in tools."""
@@ -97,7 +101,10 @@ def build(settings: Settings) -> AgentSetup:
         *load_tools([name for name in settings.tools if name != NO_TOOLS]),
     ]
     default = DEFAULT if tools or settings.mcp else DEFAULT_WITHOUT_TOOLS
-    instructions, cut = _instructions(settings, settings.window or model.window, default)
+    instructions, cut = settings.system, None
+    if instructions is None:
+        window = settings.window or model.window
+        instructions, cut = default_instructions(settings.workdir, window=window, default=default)
     agent = Agent(
         model,
         tools=tools,
@@ -108,12 +115,13 @@ def build(settings: Settings) -> AgentSetup:
         output=load_schema(settings.schema) if settings.schema else None,
     )
     _check_cost_limit(settings.limits, agent)
-    notices = [cut, chosen, _fallback_notice(settings), settings.resumed_with, unused_notice(settings)]
+    fallback = _FALLBACK if settings.model_is_fallback else None
+    notices = [cut, chosen, fallback, settings.resumed_with, unused_notice(settings)]
     for rule, no in settings.rules.overruled:
         notices.append(f"--{no} wins over --{rule}: no such call runs")
     return AgentSetup(
         agent=agent,
-        callbacks=tuple(load_callbacks(settings.callbacks)),
+        callbacks=tuple(map(load_callback, settings.callbacks)),
         notices=tuple(filter(None, notices)),
     )
 
@@ -144,21 +152,6 @@ def _compaction(settings: Settings) -> Compaction | None:
     return Compaction(trigger=WindowFraction(settings.compact_at), model=writer)
 
 
-def _instructions(settings: Settings, window: int | None, default: str) -> tuple[str, str | None]:
-    if settings.system is not None:
-        return settings.system, None
-    return default_instructions(settings.workdir, window=window, default=default)
-
-
-def _fallback_notice(settings: Settings) -> str | None:
-    if not settings.model_is_fallback:
-        return None
-    return (
-        "no OPENAI_API_KEY and no base URL: the offline model answers, a rule-based stand-in that only "
-        "reads files and says what each one does"
-    )
-
-
 def _check_cost_limit(limits: Limits, agent: Agent) -> None:
     try:
         check_priced(limits, *agent.all_models)
@@ -173,21 +166,17 @@ def choose_model(settings: Settings) -> tuple[Settings, str | None]:
     Raises:
         UsageError: the server has several, and none by the name that holds elsewhere.
     """
-    names = (
-        run_to_end(import_module("agentloop.cli.models").names_at(settings))
-        if settings.asks_for_model
-        else None
-    )
+    if not settings.asks_for_model:
+        return settings, None
+    names = run_to_end(import_module("agentloop.cli.models").names_at(settings))
     if names is None or settings.model in names:
         return settings, None
     if len(names) > 1:
         raise UsageError(f"no model is named, and the server has {few(names)}: name one by -m")
-    if not names:
-        return (
-            settings,
-            f"the server says of no model that it has it: {settings.model} is asked for; -m names another",
-        )
-    return replace(settings, model=names[0]), None
+    if names:
+        return replace(settings, model=names[0]), None
+    told = f"the server says of no model that it has it: {settings.model} is asked for; -m names another"
+    return settings, told
 
 
 def make_model(name: str, settings: Settings) -> ChatModel:
@@ -293,16 +282,12 @@ def _tools_of(spec: str) -> list[AnyTool]:
     return tools
 
 
-def load_callbacks(names: Sequence[str]) -> list[Callbacks]:
-    """The callbacks at each `MODULE:NAME`: a class, which is called without arguments, or an object.
+def load_callback(spec: str) -> Callbacks:
+    """The callback at `MODULE:NAME`: a class, which is called without arguments, or an object.
 
     Raises:
-        UsageError: a module does not import, or what it names is no callback.
+        UsageError: the module does not import, or what it names is no callback.
     """
-    return [_callback(name) for name in names]
-
-
-def _callback(spec: str) -> Callbacks:
     value = _object("--callbacks", spec, "names no object: write MODULE:NAME")
     if isinstance(value, type):
         with _explain_faults("--callbacks", f"{spec} cannot be made without arguments"):
@@ -320,7 +305,7 @@ def load_schema(spec: str) -> Any:
     Raises:
         UsageError: it cannot be had, or is none that an answer can be held to.
     """
-    path = Path(spec).expanduser()
+    path = read("--schema", spec, read_path)
     if ":" in spec and not path.exists():
         wanted = _object("--schema", spec, "names no type: write MODULE:NAME")
     else:
@@ -454,7 +439,12 @@ def default_instructions(
             text = f"{head(text, room)}\n[cut: {FILE} is longer than its share of {room:,} characters]"
         parts.append(f"Instructions from {path}:\n{text}")
         room = max(0, room - len(text))
-    return "\n\n".join(parts), _cut_notice(cut, outside)
+    told = [
+        (cut, "cut, the files do not fit their share of the window"),
+        (outside, "not read, a link that leads out of the project"),
+    ]
+    notices = [f"{', '.join(map(str, paths))}: {what}" for paths, what in told if paths]
+    return "\n\n".join(parts), "; ".join(notices) or None
 
 
 def _instruction_files(workdir: Path) -> tuple[Path, Sequence[Path]]:
@@ -475,11 +465,3 @@ def _read_file(path: Path) -> str:
             return decoded(file.read(_MOST_BYTES)).strip()
     except OSError:
         return ""
-
-
-def _cut_notice(cut: Sequence[Path], outside: Sequence[Path]) -> str | None:
-    told = [
-        (cut, "cut, the files do not fit their share of the window"),
-        (outside, "not read, a link that leads out of the project"),
-    ]
-    return "; ".join(f"{', '.join(map(str, paths))}: {what}" for paths, what in told if paths) or None

@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AbstractContextManager, AsyncExitStack, aclosing, suppress
+from contextlib import AbstractContextManager, aclosing, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -16,24 +16,24 @@ from rich.console import Console
 from agentloop._plumbing.amounts import whole_of
 from agentloop._plumbing.private_files import make_private_file, make_private_folder
 from agentloop.cli.asking import Asking
-from agentloop.cli.build import AgentSetup, make_runner, window_notice
+from agentloop.cli.build import make_runner, window_notice
 from agentloop.cli.compact import compaction_text, preview_text, rewind_text, undo_text
 from agentloop.cli.faults import is_refusal_of_message, one_line, show_where, with_option
 from agentloop.cli.input import dropped_files
 from agentloop.cli.process import before_leaving, leave_on_second, on_interrupt
 from agentloop.cli.progress import (
+    Progress,
     RunFigures,
     failure_line,
     final_line,
     pending_text,
-    progress_on,
     status_line,
 )
-from agentloop.cli.resume import Past, SessionChoice, read_past, resume_hint, session_id_for
+from agentloop.cli.resume import Past, read_past, resume_hint, session_id_for
+from agentloop.cli.run import RunCall
 from agentloop.cli.settings import MEMORY, Settings
-from agentloop.cli.terminal import StandardOutput, error_console, say, show, warn
+from agentloop.cli.terminal import StandardOutput, complain, error_console, say, show, warn
 from agentloop.errors import SessionNotFoundError
-from agentloop.media import File
 from agentloop.redaction import Redact, redacted
 from agentloop.run import Prompt
 from agentloop.runner import Runner
@@ -43,7 +43,6 @@ from agentloop.workspace import end_all
 _COMMAND = re.compile(r"/([a-z]+)(?:\s+(.*))?", re.DOTALL | re.IGNORECASE)
 _ALONE = {"exit": "exit", "quit": "quit", "help": "help", "?": "help", "/?": "help"}
 """What is a command where it is all that is typed: nobody means it for a model."""
-_PROMPT = "> "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,34 +53,27 @@ class Command:
     rest: str = ""
 
 
-async def chat(
-    settings: Settings,
-    built: AgentSetup,
-    choice: SessionChoice,
-    first: str | None,
-    attached: Sequence[File] = (),
-) -> int:
-    """Talk until the user ends it; the exit status. `first` is the first message, if there is one.
+async def chat(call: RunCall) -> int:
+    """Talk until the user ends it; the exit status. The call's prompt is the first message, if it has one.
 
-    `attached` goes with that, or with the first that is typed.
+    What is attached goes with that, or with the first that is typed.
     """
-    console = error_console()
-    warn(console, *built.notices)
+    console, settings = error_console(), call.settings
+    warn(console, *call.built.notices)
     asking = Asking(console, settings.workdir)
-    async with AsyncExitStack() as until_end:
-        until_end.enter_context(before_leaving(end_all))
-        runner = await until_end.enter_async_context(make_runner(built, settings, console, asking))
-        session_id = await session_id_for(choice, runner.store, settings.workdir, owner=settings.owner)
-        talk = Chat(runner, session_id, console, settings, attached, asking)
-        where = f"session {session_id}" if talk.stored else "nothing is stored"
-        say(console, f"{where}; /help lists the commands, Ctrl-D ends", style="dim")
-        try:
-            if choice.continues:
-                await talk.interruptible(talk.catch_up())
-            await talk.go_on(first)
-        finally:
-            if talk.spoke and talk.stored:
-                say(console, resume_hint(talk.session_id, settings), style="dim")
+    with before_leaving(end_all):
+        async with make_runner(call.built, settings, console, asking) as runner:
+            session_id = await session_id_for(call.choice, runner.store, settings)
+            talk = Chat(call, runner, session_id, console, asking)
+            where = f"session {session_id}" if talk.stored else "nothing is stored"
+            say(console, f"{where}; /help lists the commands, Ctrl-D ends", style="dim")
+            try:
+                if call.choice.continues:
+                    await talk.interruptible(talk.catch_up())
+                await talk.go_on(call.prompt.text)
+            finally:
+                if talk.spoke and talk.stored:
+                    say(console, resume_hint(talk.session_id, settings), style="dim")
     return 0
 
 
@@ -89,24 +81,18 @@ class Chat:
     """One session in a terminal."""
 
     def __init__(
-        self,
-        runner: Runner,
-        session_id: str,
-        console: Console,
-        settings: Settings,
-        attached: Sequence[File] = (),
-        asking: Asking | None = None,
+        self, call: RunCall, runner: Runner, session_id: str, console: Console, asking: Asking
     ) -> None:
-        self._attached = list(attached)
+        self._attached = call.prompt.attached
         self._asking = asking
         self.spoke = False
-        self.stored = settings.store != MEMORY
+        self.stored = call.settings.store != MEMORY
         self._runner = runner
         self.session_id = session_id
         self._console = console
-        self._limits = settings.limits
+        self._limits = call.settings.limits
         self._tally = RunFigures(model=runner.agent.model.name, stored=self.stored)
-        self._line: PromptSession[str] = PromptSession(history=_history(settings))
+        self._line: PromptSession[str] = PromptSession(history=_history(call.settings))
 
     async def go_on(self, message: str | None) -> None:
         """Answer the message, if there is one, then read the next, until the user ends it."""
@@ -114,7 +100,7 @@ class Chat:
             if message is not None and message.strip() and not await self._handle(message.strip()):
                 return
             try:
-                message = await self._line.prompt_async(_PROMPT, bottom_toolbar=self._toolbar)
+                message = await self._line.prompt_async("> ", bottom_toolbar=self._toolbar)
             except KeyboardInterrupt:
                 message = None
             except EOFError:
@@ -123,15 +109,15 @@ class Chat:
     async def answer(self, message: str | None) -> None:
         """One run, shown as it goes; None goes on with what is pending."""
         view = ChatView(self._console, StandardOutput(1), self._tally)
-        if self._asking:
-            self._asking.alone = view.away
+        self._asking.alone = view.away
         try:
             run = self._runner.stream(
                 self._with_files(message), session_id=self.session_id, limits=self._limits
             )
             async with aclosing(run) as events:
                 async for event in events:
-                    self._note_window()
+                    if not self.spoke:
+                        warn(self._console, window_notice(self._runner.agent.model))
                     self.spoke = True
                     self._tally.add(event)
                     await view.show(event)
@@ -139,21 +125,16 @@ class Chat:
             await view.stop()
         self._console.print(final_line(self._tally))
         if (ended := self._tally.ended) and ended.error:
-            say(self._console, with_option(ended.error, ended.limit), style="bold red")
+            complain(self._console, with_option(ended.error, ended.limit))
 
     def _with_files(self, message: str | None) -> Prompt | None:
         """The message with what is attached, and with the files that were dropped on the terminal."""
         files = () if message is None else (*self._attached, *dropped_files(message))
         if message is None or not files:
             return message
-        self._attached = []
+        self._attached = ()
         say(self._console, f"with {', '.join(str(file.name) for file in files)}", style="dim")
         return [message, *files]
-
-    def _note_window(self) -> None:
-        """With the first answer, say that the window is not known, if it is not."""
-        if not self.spoke:
-            warn(self._console, window_notice(self._runner.agent.model))
 
     async def catch_up(self) -> None:
         """Show where the session stands, and go on with a run that was left unfinished."""
@@ -191,27 +172,25 @@ class Chat:
             warn(self._console, "interrupted: what is finished is kept")
         elif error := task.exception():
             show_where(error)
-            say(self._console, one_line(error), style="bold red")
+            complain(self._console, one_line(error))
             if is_refusal_of_message(error):
-                say(
-                    self._console,
-                    "if it is your message that is refused, /rewind takes it back",
-                    style="yellow",
-                )
+                warn(self._console, "if it is your message that is refused, /rewind takes it back")
 
     async def _handle(self, message: str) -> bool:
         """Do what the message asks; False where it ends the chat."""
         command = command_in(message)
         if command is None:
             await self.interruptible(self.answer(message))
-        elif command.name not in _ACTS:
-            meant = get_close_matches(command.name, _ACTS, n=1)
+            return True
+        if command.name not in _BY_NAME:
+            meant = get_close_matches(command.name, _BY_NAME, n=1)
             way = f"did you mean /{meant[0]}?" if meant else "/help lists them"
-            say(self._console, f"no command /{command.name}: {way}", style="bold red")
-        elif command.rest and command.name not in _TAKING_MORE:
-            alone = f"/{command.name} takes nothing behind it: write it alone"
-            say(self._console, alone, style="bold red")
-        elif act := _ACTS[command.name]:
+            complain(self._console, f"no command /{command.name}: {way}")
+            return True
+        shown, _, act = _BY_NAME[command.name]
+        if command.rest and "[" not in shown:
+            complain(self._console, f"/{command.name} takes nothing behind it: write it alone")
+        elif act:
             await self.interruptible(act(self, command.rest))
         else:
             return False
@@ -223,7 +202,7 @@ class Chat:
     async def _compact(self, focus: str) -> None:
         result = await self._runner.compact(self.session_id, focus=focus or None)
         for failure in result.callback_failures:
-            say(self._console, failure_line(failure), style="bold red")
+            complain(self._console, failure_line(failure))
         show(self._console, compaction_text(result))
         await self._status()
 
@@ -279,8 +258,7 @@ _COMMANDS: Sequence[tuple[str, str, Callable[[Chat, str], Coroutine[Any, Any, ob
     ("/quit, /exit", "end the chat, as Ctrl-D does; the session is kept", None),
 )
 """Each command as the list shows it, what it does, and how; those without end the chat."""
-_ACTS = {name: act for shown, _, act in _COMMANDS for name in re.findall(r"/([a-z]+)", shown)}
-_TAKING_MORE = {name for shown, *_ in _COMMANDS if "[" in shown for name in re.findall(r"/([a-z]+)", shown)}
+_BY_NAME = {name: each for each in _COMMANDS for name in re.findall(r"/([a-z]+)", each[0])}
 HELP = "\n".join(
     (*(f"{shown:<18}{does}" for shown, does, _ in _COMMANDS), "Ctrl-C ends an answer and not the chat.")
 )
@@ -288,7 +266,7 @@ HELP = "\n".join(
 
 def command_help(name: str) -> str | None:
     """What the command of that name does; None where there is none."""
-    return next((does for shown, does, _ in _COMMANDS if name in re.findall(r"/([a-z]+)", shown)), None)
+    return _BY_NAME[name][1] if name in _BY_NAME else None
 
 
 def command_in(message: str) -> Command | None:
@@ -306,7 +284,7 @@ class ChatView:
         self._console = console
         self._output = output
         self._tally = tally
-        self._progress = progress_on(console, tally)
+        self._progress = Progress(console, tally)
         self._text = ""
 
     async def show(self, event: StreamEvent) -> None:

@@ -17,7 +17,7 @@ from agentloop.cli.options import AGENT, COMPACTION, MODEL, STORE, WholeNumber, 
 from agentloop.cli.progress import compaction_line, dollars, failure_line, short
 from agentloop.cli.resume import SessionChoice, find_session, resume_settings
 from agentloop.cli.settings import OFFLINE, Settings, settings_of_call
-from agentloop.cli.terminal import StandardOutput, error_console, run_to_end, say, warn
+from agentloop.cli.terminal import StandardOutput, complain, counted, error_console, run_to_end, warn
 from agentloop.errors import UsageError
 from agentloop.events import Compacted, Restored
 from agentloop.results import NOTHING_TO_DO, TOO_LITTLE, CompactionPreview
@@ -73,7 +73,7 @@ def compact(name: str, focus: str | None, preview: bool, wanted: str | None, **_
         if result.tier in _BY_MODEL and (settings.summary_model or settings.model) == OFFLINE:
             warn(error_console(), "the offline model wrote the summary, by rules")
         for failure in result.callback_failures:
-            say(error_console(), failure_line(failure), style="bold red")
+            complain(error_console(), failure_line(failure))
         went_well = result.status in ("done", "not_due", "ineffective")
         return "answered" if went_well else "failed", compaction_text(result)
 
@@ -176,8 +176,8 @@ def preview_text(preview: CompactionPreview | None) -> str:
     where = f"positions {preview.first} to {preview.last}"
     if preview.first == preview.last:
         where = f"position {preview.first}"
-    messages = "1 message" if preview.messages == 1 else f"{preview.messages} messages"
-    size = f"{messages}, {short(preview.tokens)} of {short(preview.context.tokens)} tokens"
+    tokens = f"{short(preview.tokens)} of {short(preview.context.tokens)} tokens"
+    size = f"{counted(preview.messages, 'message')}, {tokens}"
     if preview.tokens_after >= preview.context.tokens:
         return f"{TOO_LITTLE}: {where} by {preview.strategy} would save about nothing: {size}"
     what = f"would compact {where} by {preview.strategy}"
@@ -241,7 +241,7 @@ def _on_session(name: str, settings: Settings, work: _Work) -> int:
             try:
                 word, line = await work(runner, info.id)
             except asyncio.CancelledError:
-                say(console, await _interrupted(runner, info), style="bold red")
+                complain(console, await _interrupted(runner, info))
                 raise
             warn(console, window_notice(built.agent.model))
         await output.write(f"{line}\n")

@@ -35,16 +35,13 @@ def config(context: click.Context, as_json: bool) -> int:
     if context.invoked_subcommand is not None:
         return 0
     output, settings = StandardOutput.claimed(), sound_settings({})
-    rows = {key: (value, source) for key, value, source in _rows(settings)}
+    rows = list(_rows(settings))
     if as_json:
-        data: dict[str, Any] = {
-            key: {"value": value, "from": source} for key, (value, source) in rows.items()
-        }
+        data: dict[str, Any] = {key: {"value": value, "from": source} for key, value, source in rows}
         told = [redacted(str(fault), Secrets()) for fault in settings.faults]
         run_to_end(output.write(json.dumps(data | ({"faults": told} if told else {}), indent=2) + "\n"))
         return exit_status("usage" if told else "answered")
-    lines = [columns(key, value, source) for key, (value, source) in rows.items()]
-    return _write_page(output, listing(_HEADING, lines, output), settings.faults)
+    return _write_page(output, listing(_HEADING, [columns(*row) for row in rows], output), settings.faults)
 
 
 def _rows(settings: Settings) -> Iterator[tuple[str, str, str]]:

@@ -21,7 +21,7 @@ import platformdirs
 
 from agentloop._plumbing.checks import shown
 from agentloop._plumbing.private_files import make_private_folder, refused
-from agentloop.cli.files import text_of, whole_file
+from agentloop.cli.files import read, read_path, text_of, whole_file
 from agentloop.cli.options import KNOWN, KnownOption
 from agentloop.errors import UsageError
 from agentloop.redaction import Secrets, known_in_address, secrets_in, secrets_in_header
@@ -94,12 +94,9 @@ def config_folder(environment: Mapping[str, str]) -> Path:
     Raises:
         UsageError: the variable names the home of nobody.
     """
-    if not (home := environment.get("AGENTLOOP_HOME", "").strip()):
-        return platformdirs.user_config_path("agentloop", appauthor=False)
-    try:
-        return Path(home).expanduser()
-    except (RuntimeError, ValueError):
-        raise UsageError(f"AGENTLOOP_HOME: {home!r} is the home of no user: write the path") from None
+    if home := environment.get("AGENTLOOP_HOME", "").strip():
+        return read("AGENTLOOP_HOME", home, read_path)
+    return platformdirs.user_config_path("agentloop", appauthor=False)
 
 
 def configured(environment: Mapping[str, str]) -> tuple[dict[str, tuple[Any, str]], list[UsageError]]:
@@ -109,9 +106,9 @@ def configured(environment: Mapping[str, str]) -> tuple[dict[str, tuple[Any, str
     what the project's file may not say. That counts for nothing.
     """
     said, faults = dict[str, tuple[Any, str]](), list[UsageError]()
-    for read in (user_file, _admitted):
+    for look in (user_file, _admitted):
         try:
-            file = read(environment)
+            file = look(environment)
         except UsageError as error:
             faults.append(error)
             continue

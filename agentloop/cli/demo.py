@@ -3,8 +3,7 @@
 import asyncio
 import re
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import aclosing, nullcontext
+from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,13 +13,11 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from agentloop.cli import settings
-from agentloop.cli.files import whole_file
 from agentloop.cli.process import before_leaving
 from agentloop.cli.progress import RunFigures
 from agentloop.cli.terminal import run_to_end
 from agentloop.compaction import Compaction
-from agentloop.errors import ContextOverflowError, UsageError
+from agentloop.errors import ContextOverflowError
 from agentloop.messages import Message
 from agentloop.models import ModelRequest
 from agentloop.run import Agent
@@ -34,35 +31,6 @@ _SESSION = "demo"
 _BAR = 10
 _FACT = re.compile(r"door (\d+) opens with (\d{4})")
 _REMARK = "That door has a story, and I tell it at length so that this conversation grows. " * 14
-
-_LEFT, _TOP, _WIDTH, _HEIGHT = 70, 96, 640, 240
-_RIGHT, _BOTTOM = _LEFT + _WIDTH, _TOP + _HEIGHT
-
-_STYLE = """\
-text { font: 14px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; fill: #1f2328 }
-.card { fill: #ffffff; stroke: #d1d9e0 }
-.title { font-size: 17px; font-weight: 600 }
-.small { font-size: 12px; fill: #59636e }
-.grid { stroke: #d1d9e0; stroke-width: 1 }
-.window { stroke: #59636e; stroke-width: 2; stroke-dasharray: 7 5 }
-.reserve { fill: #59636e; fill-opacity: 0.1 }
-.line { fill: none; stroke-width: 3; stroke-linejoin: round; stroke-linecap: round }
-.without { stroke: #cf222e } text.without { stroke: none; fill: #cf222e; font-weight: 600 }
-.with { stroke: #0969da } text.with { stroke: none; fill: #0969da; font-weight: 600 }
-.fold { stroke-dasharray: 2 6 }
-circle.with { fill: #ffffff; stroke-width: 2.5 }
-@media (prefers-color-scheme: dark) {
-  text { fill: #f0f6fc }
-  .card { fill: #0d1117; stroke: #3d444d }
-  .small { fill: #9198a1 }
-  .grid { stroke: #3d444d }
-  .window { stroke: #9198a1 }
-  .reserve { fill: #9198a1; fill-opacity: 0.15 }
-  .without { stroke: #ff7b72 } text.without { fill: #ff7b72 }
-  .with { stroke: #58a6ff } text.with { fill: #58a6ff }
-  circle.with { fill: #0d1117 }
-}
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,30 +52,18 @@ class DemoReport:
     transcripts: int
 
     @property
-    def tokens(self) -> Sequence[int]:
-        """Those of each request."""
-        return [turn.tokens for turn in self.turns]
-
-    @property
     def survived(self) -> int:
         """How many turns were answered."""
         return sum(not turn.died for turn in self.turns)
 
 
 @click.command()
-@click.option("--svg", "path", metavar="FILE", help="Write a picture of it there, as SVG.")
-def demo(path: str | None) -> int:
+def demo() -> int:
     """Show an overflow, and compaction; needs no key.
 
     The same scripted conversation twice, both really run.
     """
-    if path == "":
-        raise UsageError("--svg is empty: name a file, or leave it out")
-    # What cannot be written is known before the demonstration runs.
-    with nullcontext() if path is None else whole_file(settings.read_path(path)) as file:
-        without, with_it = run_to_end(_run_both())
-        if file is not None:
-            file.write(draw(without, with_it))
+    without, with_it = run_to_end(run_both())
     console = Console(highlight=False)
     with console.capture() as shown:
         console.print(Group(_table(without, with_it), Text(proof(without, with_it))))
@@ -150,13 +106,8 @@ def proof(without: DemoReport, with_it: DemoReport) -> str:
     )
 
 
-def draw(without: DemoReport, with_it: DemoReport) -> str:
-    """The two runs as an SVG, readable on a light and on a dark page."""
-    sheet = _Sheet(requests=max(len(without.turns), len(with_it.turns)))
-    return "\n".join([*_frame(sheet), *_folded(sheet, with_it), *_grown(sheet, without), "</svg>", ""])
-
-
-async def _run_both() -> tuple[DemoReport, DemoReport]:
+async def run_both() -> tuple[DemoReport, DemoReport]:
+    """The conversation without compaction, and with it."""
     return await asyncio.gather(conversation(None), conversation(Compaction(tool=False)))
 
 
@@ -208,70 +159,3 @@ def _cells(turn: Turn | None) -> tuple[str, Text]:
         return f"{turn.tokens:,}", Text("OVERFLOW", style="bold red")
     cells = round(_BAR * min(1.0, turn.tokens / WINDOW))
     return f"{turn.tokens:,}", Text("━" * cells + "─" * (_BAR - cells), style="cyan")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sheet:
-    requests: int
-
-    def x(self, index: int) -> float:
-        return round(_LEFT + _WIDTH * index / max(1, self.requests - 1), 1)
-
-    def y(self, tokens: float) -> float:
-        return round(_BOTTOM - _HEIGHT * tokens / WINDOW, 1)
-
-    def line(self, tokens: Sequence[int], first: int, kind: str) -> str:
-        points = " ".join(f"{self.x(first + index)},{self.y(each)}" for index, each in enumerate(tokens))
-        return f'<polyline class="line {kind}" points="{points}"/>'
-
-
-def _frame(sheet: _Sheet) -> Iterator[str]:
-    yield '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 760 400" width="760" height="400" role="img">'
-    yield "<title>One conversation, without compaction and with it: tokens over requests</title>"
-    yield f"<style>\n{_STYLE}</style>"
-    yield '<rect class="card" x="0.5" y="0.5" width="759" height="399" rx="8"/>'
-    yield _text(20, 30, "The same conversation, without compaction and with it", "title")
-    yield _text(20, 52, "Tokens of each request. Both runs are real: agentloop demo", "small")
-    room = sheet.y(WINDOW - RESERVE) - _TOP
-    yield f'<rect class="reserve" x="{_LEFT}" y="{_TOP}" width="{_WIDTH}" height="{room}"/>'
-    yield _text(_LEFT + 8, _TOP + 20, "kept free for the answer", "small")
-    for tokens in range(0, WINDOW, WINDOW // 4):
-        yield _level(sheet.y(tokens), "grid")
-        yield _text(_LEFT - 8, sheet.y(tokens) + 4, f"{tokens:,}", "small", "end")
-    yield _level(_TOP, "window")
-    yield _text(_LEFT - 8, _TOP + 4, f"{WINDOW:,}", "small", "end")
-    yield _text(_LEFT, _TOP - 8, "the model’s window")
-    for index in (0, *range(3, sheet.requests, 4)):
-        yield _text(sheet.x(index), _BOTTOM + 20, str(index + 1), "small", "middle")
-    yield _text(_RIGHT, _BOTTOM + 44, "requests", "small", "end")
-
-
-def _grown(sheet: _Sheet, report: DemoReport) -> Iterator[str]:
-    last = len(report.turns) - 1
-    x, y = sheet.x(last), sheet.y(report.tokens[last])
-    yield sheet.line(report.tokens, 0, "without")
-    if report.turns[-1].died:
-        yield f'<path class="line without" d="M{x - 7} {y - 7} l14 14 m0 -14 l-14 14"/>'
-        yield _text(x + 16, y + 5, "without: overflow, the end", "without")
-
-
-def _folded(sheet: _Sheet, report: DemoReport) -> Iterator[str]:
-    counts = [turn.compactions for turn in report.turns]
-    starts = [0, *(at for at in range(1, len(counts)) if counts[at] > counts[at - 1])]
-    for start, end in zip(starts, [*starts[1:], len(counts)], strict=True):
-        if start:
-            yield sheet.line(report.tokens[start - 1 : start + 1], start - 1, "with fold")
-        yield sheet.line(report.tokens[start:end], start, "with")
-    for start in starts[1:]:
-        x, y = sheet.x(start), sheet.y(report.tokens[start])
-        yield f'<circle class="with" cx="{x}" cy="{y}" r="5"/>'
-        yield _text(x, y + 24, "compacted", "with", "end" if start > sheet.requests - 3 else "middle")
-    yield _text(_LEFT + 8, _BOTTOM + 44, f"with: all {len(report.tokens)} requests are answered", "with")
-
-
-def _level(y: float, kind: str) -> str:
-    return f'<line class="{kind}" x1="{_LEFT}" y1="{y}" x2="{_RIGHT}" y2="{y}"/>'
-
-
-def _text(x: float, y: float, words: str, kind: str = "", anchor: str = "start") -> str:
-    return f'<text x="{x}" y="{y}" class="{kind}" text-anchor="{anchor}">{words}</text>'

@@ -1,7 +1,7 @@
 """`doctor`: what works here, and what does not."""
 
 import os
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -9,11 +9,12 @@ import click
 
 from agentloop._plumbing.truncate import few
 from agentloop.cli.build import make_model
+from agentloop.cli.files import read_path
 from agentloop.cli.models import names_at
 from agentloop.cli.options import MODEL, STORE, flags_of, options
 from agentloop.cli.sessions.command import missing_store
-from agentloop.cli.settings import OFFLINE, Settings, read_path, sound_settings
-from agentloop.cli.terminal import StandardOutput, columns, run_to_end
+from agentloop.cli.settings import OFFLINE, Settings, sound_settings
+from agentloop.cli.terminal import StandardOutput, columns, counted, run_to_end
 from agentloop.errors import AgentLoopError
 from agentloop.extras import installing
 from agentloop.messages import Usage
@@ -75,18 +76,20 @@ async def _findings(settings: Settings) -> AsyncGenerator[tuple[str, str, str]]:
         if missing and not _can_be_made(read_path(settings.store.removeprefix("sqlite:///"))):
             yield "fault", "store", f"{settings.store} cannot be made: --store names another"
         else:
-            yield (
-                "ok",
-                "store",
-                missing or f"{without_credentials(settings.store)}: {count} session{'s' * (count != 1)}",
-            )
+            there = f"{without_credentials(settings.store)}: {counted(count, 'session')}"
+            yield "ok", "store", missing or there
     except AgentLoopError as error:
         yield "fault", "store", str(error)
     finally:
         await store.close()
-    yield _of_folder(settings.transcripts.absolute())
-    for finding in _of_extras():
-        yield finding
+    folder = settings.transcripts.absolute()
+    if _can_be_made(folder):
+        yield "ok", "transcripts", str(folder)
+    else:
+        yield "fault", "transcripts", f"{folder} cannot be written to: --transcripts names another folder"
+    for extra, (module, use) in _EXTRAS.items():
+        has = find_spec(module) is not None
+        yield "ok" if has else "note", extra, use if has else f"optional, for {use}: {installing(extra)}"
 
 
 async def _of_model(settings: Settings) -> AsyncGenerator[tuple[str, str, str]]:
@@ -135,20 +138,8 @@ async def _of_answer(runner: Runner) -> AsyncGenerator[tuple[str, str, str]]:
     yield "ok" if usage.input_tokens else "note", "usage", said if usage.input_tokens else none
 
 
-def _of_folder(folder: Path) -> tuple[str, str, str]:
-    if _can_be_made(folder):
-        return "ok", "transcripts", str(folder)
-    return "fault", "transcripts", f"{folder} cannot be written to: --transcripts names another folder"
-
-
 def _can_be_made(path: Path) -> bool:
     """Whether it is a folder that can be written to, or may be made in one."""
     path = path.absolute()
     there = next(each for each in (path, *path.parents) if os.path.lexists(each))
     return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
-
-
-def _of_extras() -> Iterator[tuple[str, str, str]]:
-    for extra, (module, use) in _EXTRAS.items():
-        there = find_spec(module) is not None
-        yield "ok" if there else "note", extra, use if there else f"optional, for {use}: {installing(extra)}"

@@ -5,18 +5,18 @@ import contextlib
 import functools
 import json
 import re
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeAlias
 
 import click
-from rich.console import Console
 
 from agentloop._plumbing.amounts import whole_of
 from agentloop._plumbing.truncate import FEW, few
 from agentloop.cli.app import exit_status
 from agentloop.cli.build import build
 from agentloop.cli.faults import one_line
+from agentloop.cli.files import read
 from agentloop.cli.input import prompt_for
 from agentloop.cli.mcp import with_mcp
 from agentloop.cli.options import (
@@ -32,10 +32,11 @@ from agentloop.cli.options import (
     options,
 )
 from agentloop.cli.process import before_leaving
-from agentloop.cli.settings import Choice, read, settings_for, settings_of_call
+from agentloop.cli.settings import settings_for, settings_of_call
 from agentloop.cli.terminal import (
     StandardOutput,
     columns,
+    complain,
     configure_logs,
     error_console,
     exact_moment,
@@ -129,6 +130,11 @@ def worker(concurrency: int, queues: tuple[str, ...], rate: str | None, verbose:
     limits = [_limit_of(queue, concurrency, _rate(rate)) for queue in queues or (QUEUE,)]
     built, console = build(settings), error_console()
     warn(console, *built.notices)
+    edges = RunEdges()
+
+    def say_edge(event: AnyStreamEvent) -> None:
+        if line := edges.line(event):
+            say(console, line, style="dim")
 
     async def work() -> int:
         async with with_mcp(built.agent, settings, console) as agent:
@@ -142,29 +148,20 @@ def worker(concurrency: int, queues: tuple[str, ...], rate: str | None, verbose:
                 folder=str(settings.workdir),
                 redact=settings.redact,
                 rules=settings.rules,
-                on_event=functools.partial(_say_edge, console, RunEdges()),
+                on_event=say_edge,
                 on_notice=functools.partial(say, console, style="dim"),
             )
-            return await _work_until_stopped(at_work)
+            with contextlib.suppress(asyncio.CancelledError):
+                await at_work.run()
+            return 0
 
     with before_leaving(end_all):
         return run_to_end(work())
 
 
-async def _work_until_stopped(worker: Worker) -> int:
-    with contextlib.suppress(asyncio.CancelledError):
-        await worker.run()
-    return 0
-
-
-def _say_edge(console: Console, edges: RunEdges, event: AnyStreamEvent) -> None:
-    if line := edges.line(event):
-        say(console, line, style="dim")
-
-
 def _limit_of(queue: str, concurrency: int, rate: Rate | None) -> QueueLimits:
     name, colon, most = queue.partition(":")
-    number = read(Choice(value=most, source="--queue NAME:N"), whole_of) if colon else None
+    number = read("--queue NAME:N", most, whole_of) if colon else None
     return QueueLimits(name=name, most=number, each=concurrency, rate=rate)
 
 
@@ -230,8 +227,10 @@ async def _wait_for(
         )
         raise
     await output.write(shown(seen, answer))
-    if line := seen.error or _cancelled(seen):
-        say(console, line, style="bold red")
+    again = f"`agentloop runs resume {run_id}` puts it back in the queue"
+    cancelled = f"run {run_id} was cancelled: {again}" if seen.state == "cancelled" else None
+    if line := seen.error or cancelled:
+        complain(console, line)
     return exit_status(exit_word(seen))
 
 
@@ -240,11 +239,6 @@ async def _order_as_json(run_id: str, runs: RunQueue) -> str:
     with not_lost(run_id):
         seen = await runs.run(run_id)
     return json.dumps({"id": run_id, "run_id": run_id, "session_id": seen.session_id, "queue": seen.queue})
-
-
-def _cancelled(run: QueuedRun) -> str | None:
-    again = f"`agentloop runs resume {run.id}` puts it back in the queue"
-    return f"run {run.id} was cancelled: {again}" if run.state == "cancelled" else None
 
 
 def _answer(_: QueuedRun, answer: str) -> str:
@@ -320,7 +314,7 @@ def _one_run_work(words: tuple[str, ...], as_json: bool) -> _Work:
             seen = await (queue.cancel(run_id) if verb == "cancel" else queue.resume(run_id))
             return json.dumps(asdict(seen)) + "\n" if as_json else row(seen)
         seen, answer = await queue.run(run_id), await _answer_of(run_id, queue)
-        return json.dumps(asdict(seen) | {"output": answer}) + "\n" if as_json else page(seen, answer)
+        return (_answer_as_json if as_json else page)(seen, answer)
 
     return work
 
@@ -330,7 +324,7 @@ async def _answer_of(run_id: str, queue: RunQueue) -> str:
     try:
         return await queue.answer(run_id)
     except AnswerLostError as error:
-        say(error_console(), one_line(error), style="bold red")
+        complain(error_console(), one_line(error))
         return ""
 
 
@@ -363,11 +357,6 @@ def _took(run: QueuedRun) -> str:
 
 def page(run: QueuedRun, answer: str) -> str:
     """All that is known of a run, a line each, and its answer."""
-    lines = (f"{name}: {line_of(value)}\n" for name, value in _fields(run))
-    return "".join(lines) + (f"\n{printable(answer)}\n" if answer else "")
-
-
-def _fields(run: QueuedRun) -> Iterator[tuple[str, str]]:
     told = {
         "run": run.id,
         "session": run.session_id,
@@ -384,4 +373,5 @@ def _fields(run: QueuedRun) -> Iterator[tuple[str, str]]:
         "cost": None if run.cost is None else f"${run.cost:.4f}",
         "error": run.error,
     }
-    return ((name, value) for name, value in told.items() if value)
+    lines = (f"{name}: {line_of(value)}\n" for name, value in told.items() if value)
+    return "".join(lines) + (f"\n{printable(answer)}\n" if answer else "")

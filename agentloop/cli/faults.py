@@ -11,7 +11,7 @@ from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.to_text import words_of
 from agentloop._plumbing.truncate import few
 from agentloop.cli.app import COMMANDS, exit_status, load
-from agentloop.cli.terminal import PROGRAM, error_console, is_verbose, say, show
+from agentloop.cli.terminal import PROGRAM, complain, error_console, is_verbose, show
 from agentloop.errors import AgentLoopError, ModelRefusedError, UsageError
 from agentloop.results import status_of
 from agentloop.stream import LimitName, RunStatus
@@ -31,16 +31,14 @@ def report(error: Exception) -> int:
         show(error_console(), error.format_message())
         return exit_status("usage")
     word, line = word_and_line(error)
-    say(error_console(), line, style="bold red")
+    complain(error_console(), line)
     return exit_status(word)
 
 
 def word_and_line(error: BaseException) -> tuple[RunStatus, str]:
     """The word of the exit table for an error, and the line that says what went wrong."""
     match error:
-        case click.Abort():
-            return "interrupted", "interrupted"
-        case _ if _is_by_interrupt(error):
+        case _ if isinstance(error, click.Abort) or _is_by_interrupt(error):
             return "interrupted", "interrupted"
         case click.ClickException():
             return "usage", " ".join(_wrong_call(error).split())

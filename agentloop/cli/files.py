@@ -1,14 +1,47 @@
-"""Files of a call: text read from one that is whole and has an end, and one written whole or not at all."""
+"""Values and files of a call: what a value stands for, text read whole, and text written whole or not."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO, TypeVar
 
 from agentloop._plumbing.files import beginning_of
 from agentloop._plumbing.private_files import new_private_file
+from agentloop._plumbing.truncate import beginning
 from agentloop.errors import UsageError
+
+T = TypeVar("T")
+_SHOWN_CHARS = 200
+
+
+def read(source: str, value: Any, of: Callable[[Any], T]) -> T:
+    """What a value stands for that was given by this flag, variable, or key of a file.
+
+    Raises:
+        UsageError: it stands for nothing; the text names where it came from.
+    """
+    try:
+        return of(value)
+    except UsageError as error:
+        raise UsageError(f"{source}: {error}") from error
+
+
+def read_path(text: str) -> Path:
+    """The path, a home at its beginning written out: a shell leaves `--option=~/x` and variables as they are.
+
+    Raises:
+        UsageError: it is the home of nobody.
+    """
+    try:
+        return Path(text).expanduser()
+    except (RuntimeError, ValueError):
+        raise UsageError(f"{quoted(text)} is the home of no user: write the path") from None
+
+
+def quoted(text: str) -> str:
+    """A value as an error shows it."""
+    return repr(beginning(text, _SHOWN_CHARS))
 
 
 def text_of(path: Path, *, most_bytes: int = 1_000_000) -> str:
@@ -73,44 +106,25 @@ def whole_file(path: Path) -> Iterator[WholeFile]:
             raise ValueError(f"it is a link: name {os.path.realpath(path)!r} itself")
         if path.exists() and not path.is_file():
             raise ValueError("it is no file: name one, or leave it out for standard output")
-    # A name of its own: the file's name may be as long as a name can be.
-    with _name_file(path):
+        # A name of its own: the file's name may be as long as a name can be.
         beside = path.with_name(f".agentloop-{os.getpid()}.part")
+        beside.unlink(missing_ok=True)
+        file = os.fdopen(new_private_file(beside), "w", encoding="utf-8", errors="replace")
     try:
+        yield WholeFile(path, file)
         with _name_file(path):
-            beside.unlink(missing_ok=True)
-        with _open(beside, path) as file:
-            yield WholeFile(path, file)
-            with _name_file(path):
-                file.flush()
-                os.fsync(file.fileno())
-        with _name_file(path):
-            _put_in_place(beside, path)
+            file.flush()
+            os.fsync(file.fileno())
+            file.close()
+            if path.exists():
+                beside.chmod(path.stat().st_mode & 0o777)
+            beside.replace(path)
     except BaseException:  # whatever ended the block, no half file is left; raised again
         with suppress(OSError):
+            file.close()
+        with suppress(OSError):
             beside.unlink(missing_ok=True)
         raise
-
-
-@contextmanager
-def _open(at: Path, path: Path) -> Iterator[TextIO]:
-    """The file `at`, closed at the end of the block; its faults are told of `path`."""
-    with _name_file(path):
-        file = os.fdopen(new_private_file(at), "w", encoding="utf-8", errors="replace")
-    try:
-        yield file
-    except BaseException:  # whatever ended the block, it is what is told; raised again
-        with suppress(OSError):
-            file.close()
-        raise
-    with _name_file(path):
-        file.close()
-
-
-def _put_in_place(beside: Path, path: Path) -> None:
-    if path.exists():
-        beside.chmod(path.stat().st_mode & 0o777)
-    beside.replace(path)
 
 
 @contextmanager

@@ -9,11 +9,10 @@ import re
 import shlex
 import sys
 import threading
-from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 
+from agentloop.cli.files import read_path
 from agentloop.cli.process import interrupt, on_signals
 from agentloop.errors import UsageError
 from agentloop.media import File, Image
@@ -25,16 +24,13 @@ MOST_MEGABYTES = 10
 _MOST_BYTES = MOST_MEGABYTES * 1_000_000
 _LOOK_UP_SECONDS = 0.25
 """How late a signal is answered at most while nothing comes."""
+_SILENCE = (
+    f"standard input said nothing for {FIRST_WORD_SECONDS:g} s and was left alone "
+    "(< /dev/null avoids the wait)"
+)
 _LABEL = "standard_input"
+_DROPPED = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf")
 _CLOSING = re.compile(rf"<(?=/?\s*{_LABEL})", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InputText:
-    """What was read, and what the user should know about it."""
-
-    text: str
-    notice: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,67 +63,46 @@ def prompt_for(
     """
     given = one_prompt(option, words)
     if option == "-":
-        return _prompt(_read_prompt())
+        return _read_prompt()
     if given is None:
         return _from_input(call, continues=continues)
-    typed = InputText(text=given, notice=_misread_notice(option or words[0]))
+    notices = _misread(option or words[0])
     if is_terminal():
-        return _prompt(typed)
+        return Prompt(text=given, notices=notices)
     try:
-        piped = read_if_ready()
+        piped, more = _decode(_Pump().rest(FIRST_WORD_SECONDS))
     except SilentInputError:
-        return _prompt(typed, _silence_notice())
-    return _prompt(replace(typed, text=append_piped(given, piped.text)), piped.notice)
+        piped, more = "", (_SILENCE,)
+    return Prompt(text=append_piped(given, piped), notices=(*notices, *more))
 
 
-def _prompt(heard: InputText, *more: str | None) -> Prompt:
-    return Prompt(text=heard.text, notices=tuple(notice for notice in (heard.notice, *more) if notice))
-
-
-def _read_prompt() -> InputText:
+def _read_prompt() -> Prompt:
     if is_terminal():
         raise UsageError("-p - reads a pipe or a file, and standard input is a terminal: pipe the prompt in")
-    heard = read_all()
-    if not heard.text.strip():
+    text, notices = _decode(read_bytes())
+    if not text.strip():
         raise UsageError("the prompt is empty: standard input ended without one")
-    return heard
+    return Prompt(text=text, notices=notices)
 
 
 def _from_input(call: str, *, continues: bool) -> Prompt:
-    heard = InputText(text="")
     if not is_terminal():
         try:
-            heard = read_if_ready() if continues else read_all()
+            text, notices = _decode(_Pump().rest(FIRST_WORD_SECONDS if continues else None))
         except SilentInputError:
-            return Prompt(text=None, notices=(_silence_notice(),))
-    if heard.text.strip():
-        return _prompt(heard)
+            return Prompt(text=None, notices=(_SILENCE,))
+        if text.strip():
+            return Prompt(text=text, notices=notices)
     if continues:
         return Prompt(text=None)
     raise UsageError(f'the prompt is empty: say what to do, e.g. {call} "…", or pipe it in')
 
 
-def _silence_notice() -> str:
-    return (
-        f"standard input said nothing for {FIRST_WORD_SECONDS:g} s and was left alone "
-        "(< /dev/null avoids the wait)"
-    )
-
-
-def _misread_notice(typed: str) -> str | None:
+def _misread(typed: str) -> tuple[str, ...]:
     """That the prompt of the call was not to be read whole, where that is so."""
     if "\ufffd" in typed or "\ufffd" not in decode_typed(typed):
-        return None
-    return "the prompt is not in UTF-8: � stands for each byte that cannot be read"
-
-
-def attached_files(paths: Iterable[str], folder: Path) -> tuple[File, ...]:
-    """The files of these paths, read.
-
-    Raises:
-        UsageError: one of them cannot be attached.
-    """
-    return tuple(File(path=folder / Path(path).expanduser()) for path in paths)
+        return ()
+    return ("the prompt is not in UTF-8: � stands for each byte that cannot be read",)
 
 
 def dropped_files(text: str) -> tuple[File, ...]:
@@ -139,12 +114,9 @@ def dropped_files(text: str) -> tuple[File, ...]:
     found = []
     for word in dict.fromkeys(word.removeprefix("file://") for word in words):
         if word.startswith(("/", "~")) and word.lower().endswith(_DROPPED):
-            with suppress(UsageError):  # no such file: a word like any other
-                found.append(File(path=Path(word).expanduser()))
+            with suppress(UsageError):  # no such file or home: a word like any other
+                found.append(File(path=read_path(word)))
     return tuple(found)
-
-
-_DROPPED = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf")
 
 
 def one_prompt(option: str | None, words: tuple[str, ...]) -> str | None:
@@ -190,18 +162,8 @@ def is_terminal() -> bool:
     return sys.stdin is not None and os.isatty(0)
 
 
-def read_all() -> InputText:
-    """Everything up to the end of standard input, however long that takes; a signal ends the wait.
-
-    Raises:
-        UsageError: it holds more than `MOST_MEGABYTES`.
-        KeyboardInterrupt: a signal came.
-    """
-    return _decode(read_bytes())
-
-
 def read_bytes() -> bytes:
-    """The same, as it came.
+    """Everything up to the end of standard input, however long that takes; a signal ends the wait.
 
     Raises:
         UsageError: it holds more than `MOST_MEGABYTES`.
@@ -210,24 +172,14 @@ def read_bytes() -> bytes:
     return _Pump().rest(None)
 
 
-def read_if_ready() -> InputText:
-    """Everything up to its end, if it begins or ends in time.
-
-    Raises:
-        SilentInputError: it did neither within `FIRST_WORD_SECONDS`.
-        UsageError: it holds more than `MOST_MEGABYTES`.
-        KeyboardInterrupt: a signal came.
-    """
-    return _decode(_Pump().rest(FIRST_WORD_SECONDS))
-
-
-def _decode(data: bytes) -> InputText:
+def _decode(data: bytes) -> tuple[str, tuple[str, ...]]:
+    """The text, and what the user should know about it."""
     try:
-        return InputText(text=data.decode("utf-8-sig"))
+        return data.decode("utf-8-sig"), ()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         notice = f"line {line} of standard input is not in UTF-8: � stands for each byte that cannot be read"
-        return InputText(text=data.decode("utf-8-sig", "replace"), notice=notice)
+        return data.decode("utf-8-sig", "replace"), (notice,)
 
 
 class _Pump:
@@ -238,18 +190,20 @@ class _Pump:
         threading.Thread(target=self._read, daemon=True).start()
 
     def rest(self, first_word_seconds: float | None) -> bytes:
-        with on_signals(interrupt):
-            return self._rest(first_word_seconds)
+        """Everything up to the end, if it begins or ends within that time; raises as `read_bytes`.
 
-    def _rest(self, first_word_seconds: float | None) -> bytes:
+        Raises:
+            SilentInputError: it did neither.
+        """
         data = bytearray()
-        try:
-            piece = self._pieces.get(timeout=first_word_seconds) if first_word_seconds else self._next()
-        except queue.Empty:
-            raise SilentInputError from None
-        while piece:
-            data += piece
-            piece = self._next()
+        with on_signals(interrupt):
+            try:
+                piece = self._pieces.get(timeout=first_word_seconds) if first_word_seconds else self._next()
+            except queue.Empty:
+                raise SilentInputError from None
+            while piece:
+                data += piece
+                piece = self._next()
         if len(data) > _MOST_BYTES:
             raise UsageError(f"standard input holds more than {MOST_MEGABYTES} MB: name a file instead")
         return bytes(data)

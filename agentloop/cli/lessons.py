@@ -41,7 +41,9 @@ def lessons(number: int | None, prompt: str | None, real: str | None, source: bo
         raise UsageError(
             f"--source runs nothing, so it takes no {'--model' if prompt is None else '--prompt'}"
         )
-    if real is not None and number not in (able := [each for each in found if _takes_model(found[each])]):
+    if real is not None and number not in (
+        able := [each for each, path in found.items() if '"--model"' in path.read_text("utf-8")]
+    ):
         raise UsageError(
             f"lesson {number} takes no --model: {', '.join(map(str, able))} do; "
             "its 'Try it' says what to change"
@@ -75,10 +77,6 @@ def _drawn(table: re.Match[str]) -> str:
     rows = [line.strip().strip("|").split("|") for line in table[0].splitlines()]
     lines = [columns(*row) for row in rows if set("".join(row)) != {"-"}]
     return indent(align(lines, _WIDE), "    ")
-
-
-def _takes_model(path: Path) -> bool:
-    return '"--model"' in path.read_text("utf-8")
 
 
 def said_in(path: Path) -> str:

@@ -4,7 +4,8 @@ What each stands for is said in `settings`, which `--help` does without.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 import click
@@ -21,29 +22,50 @@ FORMATS = ("text", "json", "stream-json")
 LOG_VARIABLE = "AGENTLOOP_LOG"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class KnownOption:
-    """An option, which `shown` puts on a command as its parameter `name`.
+    """An option: its names as click declares them, what stands for its value (None for a switch), its help.
 
     `variable` is the variable of the environment that is heard where it is not given. `is_free` says that a
     project's file may set it without a yes, `names_files` that its values may be files or modules. What is
     `of_one_call` alone has no key in any file.
     """
 
-    name: str
-    shown: Option[Any]
+    declared: str
+    metavar: str | None
+    help: str | None = None
     variable: str | None = None
+    _: KW_ONLY
+    words: Sequence[str] | None = None
+    hidden: bool = False
     may_be_empty: bool = False
-    is_switch: bool = False
     is_repeated: bool = False
     is_free: bool = False
     names_files: bool = False
     of_one_call: bool = False
 
+    @property
+    def name(self) -> str:
+        """What its parameter is called."""
+        return self.declared.split()[-1].lstrip("-").replace("-", "_")
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether it takes no value."""
+        return self.metavar is None
+
     def __call__(self, command: F) -> F:
         """The command with this option."""
-        with_it: F = self.shown(command)
-        return with_it
+        decorate = click.option(
+            *self.declared.split(),
+            metavar=self.metavar,
+            help=" ".join(filter(None, (self.help, self.variable))) if self.help else None,
+            type=click.Choice(self.words) if self.words else None,
+            is_flag=self.is_switch or None,  # of a switch not said to be one, click takes -1 for its value
+            multiple=self.is_repeated,
+            hidden=self.hidden,
+        )
+        return decorate(command)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,215 +84,173 @@ class WholeNumber(click.ParamType[int]):
             self.fail(str(error), param, ctx)
 
 
-def _option(
-    declared: str,
-    metavar: str | None,
-    help: str | None,
-    *,
-    variable: str | None = None,
-    may_be_empty: bool = False,
-    is_free: bool = False,
-    names_files: bool = False,
-    of_one_call: bool = False,
-    **shown: Any,
-) -> KnownOption:
-    """The option with these names; `metavar` is None for a switch."""
-    names = declared.split()
-    name = click.Option(names).name
-    assert name is not None
-    if metavar is None:
-        shown["is_flag"] = True  # said to be none, click takes a value such as -1 for another option
-    if variable and help:
-        help = f"{help} {variable}"
-    return KnownOption(
-        name=name,
-        shown=click.option(*names, metavar=metavar, help=help, **shown),
-        variable=variable,
-        may_be_empty=may_be_empty,
-        is_switch=metavar is None,
-        is_repeated=bool(shown.get("multiple")),
-        is_free=is_free,
-        names_files=names_files,
-        of_one_call=of_one_call,
-    )
-
-
-def _store(help: str) -> KnownOption:
-    return _option("--store", "URL", help, variable="AGENTLOOP_STORE")
-
-
-def _owner(help: str | None = None, **more: Any) -> KnownOption:
-    return _option("--owner", "NAME", help, variable="AGENTLOOP_OWNER", **more)
-
-
-_DATABASE = _store("The database of the runs and their sessions: postgresql://USER@HOST/DATABASE")
-_REDACT = _option(
+_owner = partial(KnownOption, "--owner", "NAME", variable="AGENTLOOP_OWNER")
+_store = partial(KnownOption, "--store", "URL", variable="AGENTLOOP_STORE")
+_DATABASE = _store(help="The database of the runs and their sessions: postgresql://USER@HOST/DATABASE")
+_REDACT = KnownOption(
     "--redact",
     "off|MODULE:NAME",
     "What takes secrets out of all that is written. [known keys, and those of the environment]",
-    variable="AGENTLOOP_REDACT",
+    "AGENTLOOP_REDACT",
     names_files=True,
 )
 STORE: Sequence[KnownOption] = (
-    _store("Where sessions lie: sqlite:///FILE, postgresql://USER@HOST/DATABASE or memory:"),
-    _owner("See this owner's sessions alone; new ones are theirs."),
+    _store(help="Where sessions lie: sqlite:///FILE, postgresql://USER@HOST/DATABASE or memory:"),
+    _owner(help="See this owner's sessions alone; new ones are theirs."),
     _REDACT,
 )
 QUEUE_STORE: Sequence[KnownOption] = (
     _DATABASE,
-    _owner("See this owner's runs and sessions alone; new ones are theirs."),
+    _owner(help="See this owner's runs and sessions alone; new ones are theirs."),
     _REDACT,
 )
 """The same for what works on the queue of durable runs."""
 WORKER_STORE: Sequence[KnownOption] = (_DATABASE, _owner(hidden=True), _REDACT)
 """The same for a worker, which refuses an owner in words of its own."""
 TTL: Sequence[KnownOption] = (
-    _option(
-        "--ttl",
-        "TIME",
-        "New sessions may be swept after so long, e.g. 30d. [never]",
-        variable="AGENTLOOP_TTL",
+    KnownOption(
+        "--ttl", "TIME", "New sessions may be swept after so long, e.g. 30d. [never]", "AGENTLOOP_TTL"
     ),
 )
 BUSY: Sequence[KnownOption] = (
-    _option(
+    KnownOption(
         "--when-busy",
         "refuse|wait|take-over",
         "What to do when another run works on the session. [refuse]",
-        variable="AGENTLOOP_WHEN_BUSY",
+        "AGENTLOOP_WHEN_BUSY",
     ),
 )
-BASE_URL = _option(
-    "--base-url", "URL", "An OpenAI-compatible server. [default: OpenAI's]", variable="OPENAI_BASE_URL"
+BASE_URL = KnownOption(
+    "--base-url", "URL", "An OpenAI-compatible server. [default: OpenAI's]", "OPENAI_BASE_URL"
 )
-HEADER = _option("--header", "NAME:VALUE", "Sent to the server with each request. Repeatable.", multiple=True)
+HEADER = KnownOption(
+    "--header", "NAME:VALUE", "Sent to the server with each request. Repeatable.", is_repeated=True
+)
 MODEL: Sequence[KnownOption] = (
-    _option(
-        "-m --model",
-        "NAME",
-        "The model; `offline` needs no key and no network.",
-        variable="AGENTLOOP_MODEL",
-    ),
+    KnownOption("-m --model", "NAME", "The model; `offline` needs no key and no network.", "AGENTLOOP_MODEL"),
     BASE_URL,
     HEADER,
-    _option(
+    KnownOption(
         "--api",
         "chat|responses",
         "The API that the server speaks. [default: chat]",
-        variable="AGENTLOOP_API",
+        "AGENTLOOP_API",
         is_free=True,
     ),
-    _option(
+    KnownOption(
         "--summary-model",
         "NAME",
         "Who writes summaries. [default: the same model]",
-        variable="AGENTLOOP_SUMMARY_MODEL",
+        "AGENTLOOP_SUMMARY_MODEL",
     ),
-    _option(
+    KnownOption(
         "--window",
         "TOKENS",
         "The model's window, e.g. 128k. [default: as known]",
-        variable="AGENTLOOP_WINDOW",
+        "AGENTLOOP_WINDOW",
         is_free=True,
     ),
-    _option("--timeout", "SECONDS", "The longest silence of the server. [300]", is_free=True),
-    _option("--temperature", "N", "Sent with each request. [not sent]", is_free=True),
-    _option("--extra", "JSON", "Further fields of each request, as a JSON object."),
+    KnownOption("--timeout", "SECONDS", "The longest silence of the server. [300]", is_free=True),
+    KnownOption("--temperature", "N", "Sent with each request. [not sent]", is_free=True),
+    KnownOption("--extra", "JSON", "Further fields of each request, as a JSON object."),
 )
 COMPACTION: Sequence[KnownOption] = (
-    _option(
+    KnownOption(
         "--compact-at",
         "FRACTION",
         "Compact at this share of the window; off. [0.8]",
-        variable="AGENTLOOP_COMPACT_AT",
+        "AGENTLOOP_COMPACT_AT",
         is_free=True,
     ),
-    _option(
-        "--transcripts",
-        "DIR",
-        "Where full transcripts go. [default: .transcripts]",
-        variable="AGENTLOOP_TRANSCRIPTS",
+    KnownOption(
+        "--transcripts", "DIR", "Where full transcripts go. [default: .transcripts]", "AGENTLOOP_TRANSCRIPTS"
     ),
 )
 SESSION: Sequence[KnownOption] = (
-    _option("-c --continue latest", None, "Go on with this folder's newest session.", of_one_call=True),
+    KnownOption("-c --continue latest", None, "Go on with this folder's newest session.", of_one_call=True),
     # An empty id is refused where it is looked for, with how to see the ids.
-    _option(
+    KnownOption(
         "-r --resume",
         "ID",
         "Go on with a session: id, unique prefix, title.",
         may_be_empty=True,
         of_one_call=True,
     ),
-    _option(
+    KnownOption(
         "--session",
         "ID",
         "Use exactly this id: continued if it exists, else begun.",
         may_be_empty=True,
         of_one_call=True,
     ),
-    _option("--no-session", None, "Store nothing.", of_one_call=True),
+    KnownOption("--no-session", None, "Store nothing.", of_one_call=True),
 )
 AGENT: Sequence[KnownOption] = (
-    _option(
+    KnownOption(
         "--system", "TEXT", "The system prompt, instead of the default one.", may_be_empty=True, is_free=True
     ),
-    _option("--system-file", "PATH", "The same, from a file.", names_files=True),
-    _option(
+    KnownOption("--system-file", "PATH", "The same, from a file.", names_files=True),
+    KnownOption(
         "--tools",
         "MODULE[:NAME]",
         "Tools of a module; none: no built-in ones. Repeatable.",
-        multiple=True,
+        is_repeated=True,
         names_files=True,
     ),
-    _option(
+    KnownOption(
         "--mcp",
         "FILE",
         "Tools of the MCP servers that this file names. Repeatable.",
-        multiple=True,
+        is_repeated=True,
         names_files=True,
     ),
-    _option("--callbacks", "MODULE:NAME", "A callback. Repeatable.", multiple=True, names_files=True),
-    _option(
+    KnownOption("--callbacks", "MODULE:NAME", "A callback. Repeatable.", is_repeated=True, names_files=True),
+    KnownOption(
         "--schema", "FILE|MODULE:NAME", "Answer with JSON of this schema or type alone.", names_files=True
     ),
-    _option("--workdir", "DIR", "What built-in tools cannot leave. [default: this folder]"),
-    _option("--allow", "RULE", "Offer and run unasked: write, shell, shell(git *), a tool.", multiple=True),
-    _option("--ask", "RULE", "Ask before these calls, by rules like those of --allow.", multiple=True),
-    _option("--deny", "RULE", "Never run these calls; this beats --ask, and that --allow.", multiple=True),
-    _option("--pass-env", "NAME", "A secret that commands may see. Repeatable.", multiple=True),
-    _option("--max-steps", "N", f"Model calls in a run. [{MOST_STEPS}]"),
-    _option("--no-recall", None, "Offer no search of what was hidden.", is_free=True),
-    _option("--todo", None, "Offer a todo list, which stays in sight.", is_free=True),
-    _option("--skills", "FOLDER", "Skills to read when needed: folders with a SKILL.md.", names_files=True),
-    _option("--background", None, "Let commands run beside other work; wants --allow shell."),
-    _option("--no-stream", None, "Ask the server without streaming.", is_free=True),
+    KnownOption("--workdir", "DIR", "What built-in tools cannot leave. [default: this folder]"),
+    KnownOption(
+        "--allow", "RULE", "Offer and run unasked: write, shell, shell(git *), a tool.", is_repeated=True
+    ),
+    KnownOption("--ask", "RULE", "Ask before these calls, by rules like those of --allow.", is_repeated=True),
+    KnownOption(
+        "--deny", "RULE", "Never run these calls; this beats --ask, and that --allow.", is_repeated=True
+    ),
+    KnownOption("--pass-env", "NAME", "A secret that commands may see. Repeatable.", is_repeated=True),
+    KnownOption("--max-steps", "N", f"Model calls in a run. [{MOST_STEPS}]"),
+    KnownOption("--no-recall", None, "Offer no search of what was hidden.", is_free=True),
+    KnownOption("--todo", None, "Offer a todo list, which stays in sight.", is_free=True),
+    KnownOption(
+        "--skills", "FOLDER", "Skills to read when needed: folders with a SKILL.md.", names_files=True
+    ),
+    KnownOption("--background", None, "Let commands run beside other work; wants --allow shell."),
+    KnownOption("--no-stream", None, "Ask the server without streaming.", is_free=True),
 )
 LIMITS: Sequence[KnownOption] = (
-    _option("--max-tokens", "N", "Tokens of a run, in and out, e.g. 200k. [no limit]"),
-    _option("--max-cost", "USD", "What a run may cost, in US dollars. [no limit]"),
-    _option("--max-seconds", "N", "How long a run may ask the model on. [no limit]"),
-    _option("--max-repeats", "N", "Equal results of one call. [no limit]"),
+    KnownOption("--max-tokens", "N", "Tokens of a run, in and out, e.g. 200k. [no limit]"),
+    KnownOption("--max-cost", "USD", "What a run may cost, in US dollars. [no limit]"),
+    KnownOption("--max-seconds", "N", "How long a run may ask the model on. [no limit]"),
+    KnownOption("--max-repeats", "N", "Equal results of one call. [no limit]"),
 )
 PROMPT: Sequence[KnownOption] = (
-    _option(
+    KnownOption(
         "--attach",
         "FILE",
         "An image, a PDF or a text beside the prompt. Repeatable.",
-        multiple=True,
+        is_repeated=True,
         of_one_call=True,
     ),
 )
 OUTPUT: Sequence[KnownOption] = (
-    _option("--json as_json", None, "Short for --output-format stream-json.", of_one_call=True),
-    _option(
+    KnownOption("--json as_json", None, "Short for --output-format stream-json.", of_one_call=True),
+    KnownOption(
         "--output-format",
         f"[{'|'.join(FORMATS)}]",
         "What standard output gets. [text]",
-        type=click.Choice(FORMATS),
+        words=FORMATS,
         is_free=True,
     ),
-    _option("--verbose", None, "Say more on standard error.", is_free=True),
+    KnownOption("--verbose", None, "Say more on standard error.", is_free=True),
 )
 
 REPEATED: Sequence[KnownOption] = (*AGENT, *MODEL, *COMPACTION, *LIMITS, *STORE, *BUSY)

@@ -4,6 +4,7 @@ import atexit
 import os
 import select
 import signal
+import stat
 import sys
 import threading
 import time
@@ -95,10 +96,14 @@ def on_interrupt(react: OnSignal) -> AbstractContextManager[None]:
     return on_signals(react, (signal.SIGINT,))
 
 
+def can_block(descriptor: int) -> bool:
+    """Whether what reads there may keep a write waiting."""
+    mode = os.fstat(descriptor).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISCHR(mode)
+
+
 def can_be_written(descriptor: int, *, wait_seconds: float = 0.0) -> bool:
     """Whether a write of up to `select.PIPE_BUF` bytes would not block, now or within that time."""
-    if os.name != "posix":
-        return True
     watch = select.poll()
     watch.register(descriptor, select.POLLOUT)
     return bool(watch.poll(wait_seconds * 1000))

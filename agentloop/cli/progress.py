@@ -15,8 +15,9 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
+from agentloop._plumbing.truncate import beginning
 from agentloop.approvals import Pending
-from agentloop.cli.terminal import line_of, printable
+from agentloop.cli.terminal import counted, line_of, printable
 from agentloop.messages import Usage
 from agentloop.stream import (
     ApprovalGiven,
@@ -86,46 +87,60 @@ class RunFigures:
             case RunStarted():
                 self.model, self.ended = event.model, None
             case MessageAdded():
-                self._add_message(event)
+                self.context = event.context
+                self.seqs.append(event.seq)
+                if event.message.role == "assistant":
+                    self.steps += 1
+                    self.usage += event.usage or Usage()
+                    if event.cost is not None:
+                        self.cost = (self.cost or 0.0) + event.cost
             case ResultsCleared():
                 self.clearings += 1
             case CompactionEnded(status="done"):
-                self._add_compaction(event)
+                self.compactions += 1
+                self.hidden.update(event.archived)
+                if event.transcript:
+                    self.transcripts.add(event.transcript)
             case CallbackFailed():
                 self.callback_failures.append(event)
             case RunEnded():
                 self.ended = event
 
-    def _add_compaction(self, event: CompactionEnded) -> None:
-        self.compactions += 1
-        self.hidden.update(event.archived)
-        if event.transcript:
-            self.transcripts.add(event.transcript)
-
-    def _add_message(self, event: MessageAdded) -> None:
-        self.context = event.context
-        self.seqs.append(event.seq)
-        if event.message.role == "assistant":
-            self.steps += 1
-            self.usage += event.usage or Usage()
-            if event.cost is not None:
-                self.cost = (self.cost or 0.0) + event.cost
-
 
 class Progress:
-    """Shows one run: a line for what is worth one."""
+    """Shows one run: a line for what is worth one.
+
+    In a terminal one lives below them: what is under way, and how full the window is.
+    """
 
     def __init__(self, console: Console, tally: RunFigures) -> None:
         self._console = console
         self._tally = tally
         self._lines = EventLines(stored=tally.stored)
         self._first: Text | None = None
+        self._doing = "starting"
+        self._since = time.monotonic()
+        self._text = ""
+        self._spinner = Spinner("dots")
+        self._away = False
+        self._live: Live | None = None
+        if console.is_terminal and not console.is_dumb_terminal:
+            self._live = Live(
+                console=console,
+                get_renderable=self._live_line,
+                refresh_per_second=_REFRESHES_PER_SECOND,
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
+        self.go_on()
 
     def show(self, event: StreamEvent) -> None:
         """Something happened, which the tally has taken in already: print its line, if it has one.
 
         The line that names the session waits for what comes of it: a prompt that is refused begins none.
         """
+        self._follow(event)
         line = self._lines.line(event)
         if isinstance(event, RunStarted):
             self._first = line
@@ -138,42 +153,31 @@ class Progress:
 
     def stop(self) -> None:
         """Leave the terminal as it was; harmless when called again."""
+        if self._live:
+            self._live.stop()
 
     def go_on(self) -> None:
         """After `stop`: take the terminal again."""
+        if self._live and not self._away:
+            self._live.start()
 
     @contextmanager
     def away(self) -> Iterator[None]:
-        """Within it no line lives below."""
-        yield
+        """Within it no line lives below, whatever is shown."""
+        self._away = True
+        self.stop()
+        try:
+            yield
+        finally:
+            self._away = False
+            self.go_on()
 
-
-class LiveProgress(Progress):
-    """The same lines, and below them one that lives: what is under way, and how full the window is."""
-
-    def __init__(self, console: Console, tally: RunFigures) -> None:
-        super().__init__(console, tally)
-        self._doing = "starting"
-        self._since = time.monotonic()
-        self._text = ""
-        self._spinner = Spinner("dots")
-        self._live = Live(
-            console=console,
-            get_renderable=self._line,
-            refresh_per_second=_REFRESHES_PER_SECOND,
-            transient=True,
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
-        self._away = False
-        self._live.start()
-
-    def show(self, event: StreamEvent) -> None:
-        """Bring the live line up to date, and print the event's own above it, if it has one."""
+    def _follow(self, event: StreamEvent) -> None:
+        """Bring the live line up to date."""
         match event:
             case TextDelta():
-                self._text += event.text
-                self._doing = line_of(self._text[-_TAIL_CHARS:])
+                self._text = (self._text + event.text)[-_TAIL_CHARS:]
+                self._doing = line_of(self._text)
                 return
             case ToolStarted():
                 self._do(f"{event.name} …")
@@ -185,46 +189,17 @@ class LiveProgress(Progress):
                 self._do(f"waiting, try {event.attempt + 1}")
             case MessageAdded() | ToolEnded() | CompactionEnded():
                 self._do(f"step {self._tally.steps + 1}")
-        if self._live.is_started:
+        if self._live and self._live.is_started:
             self._live.refresh()
-        super().show(event)
-
-    def stop(self) -> None:
-        """Take the live line away."""
-        self._live.stop()
-
-    def go_on(self) -> None:
-        """Show the live line again."""
-        if not self._away:
-            self._live.start()
-
-    @contextmanager
-    def away(self) -> Iterator[None]:
-        """Within it there is no live line, whatever is shown."""
-        self._away = True
-        self.stop()
-        try:
-            yield
-        finally:
-            self._away = False
-            self.go_on()
 
     def _do(self, what: str) -> None:
         self._doing, self._since, self._text = printable(what), time.monotonic(), ""
 
-    def _line(self) -> Spinner:
-        took = seconds(time.monotonic() - self._since)
-        filling = f"{bar(self._tally.context)} " if self._tally.context else ""
-        text = Text(f"{filling}{status_line(self._tally)} · {self._doing} {took}", style="cyan")
+    def _live_line(self) -> Spinner:
+        text = final_line(self._tally).append(f" · {self._doing} {seconds(time.monotonic() - self._since)}")
         text.truncate(max(10, self._console.width - 3), overflow="ellipsis")
         self._spinner.update(text=text)
         return self._spinner
-
-
-def progress_on(console: Console, tally: RunFigures) -> Progress:
-    """Live on a terminal, plain elsewhere."""
-    alive = console.is_terminal and not console.is_dumb_terminal
-    return LiveProgress(console, tally) if alive else Progress(console, tally)
 
 
 @dataclass(slots=True)
@@ -264,7 +239,9 @@ class EventLines:
                     f"⇣ {compaction_line(event)}", style="yellow" if event.status == "done" else "red"
                 )
             case ResultsCleared():
-                return _cleared(event)
+                what = f"⇣ micro: {counted(len(event.positions), 'old message')} shortened"
+                sizes = f"{short(event.tokens_before)} → {short(event.tokens_after)} tokens"
+                return Text(f"{what}, {sizes}", style="yellow")
             case _:
                 self.compacts = self.compacts and not isinstance(event, MessageAdded)
                 return _trouble(event)
@@ -278,14 +255,9 @@ class EventLines:
         return Text(f"⇣ compacting{' on' if self.compacts else ''} ({why})", style="yellow")
 
     def _tool(self, event: ToolEnded) -> Text:
-        call = self.calls.pop(event.call_id, None) or _cut(line_of(event.name), _LINE_CHARS)
+        call = self.calls.pop(event.call_id, None) or beginning(line_of(event.name), _LINE_CHARS)
         text = f"• {call} {seconds(event.duration_seconds)}"
         return Text(text) if event.status == "ok" else Text(f"{text} {event.status}", style="red")
-
-
-def approval_line(pending: Pending) -> str:
-    """A call that waits, on one line."""
-    return f"waits for a yes: {pending_text(pending)}"
 
 
 def pending_text(pending: Pending) -> str:
@@ -298,23 +270,14 @@ def pending_text(pending: Pending) -> str:
 def compaction_line(what: CompactionEnded | CompactionResult) -> str:
     """What a compaction came to, on one line."""
     if what.status != "done":
-        reason = _cut(line_of(what.error or "the history is as it was"), _REASON_CHARS)
+        reason = beginning(line_of(what.error or "the history is as it was"), _REASON_CHARS)
         return f"not compacted, {what.status}: {reason}"
     sizes = f"{short(what.tokens_before)} → {short(what.tokens_after)} tokens"
     messages = f"compacted: {sizes}, {what.messages_before} → {what.messages_after} messages"
     if what.shortened and not what.archived:
-        messages = f"compacted: {sizes}, {_old_messages(what.shortened)} shortened"
+        messages = f"compacted: {sizes}, {counted(len(what.shortened), 'old message')} shortened"
     kept = f", {line_of(what.transcript)}" if what.transcript else ""
     return f"{messages}, {seconds(what.duration_seconds)}{kept}"
-
-
-def _old_messages(positions: Sequence[int]) -> str:
-    return f"{len(positions)} old message{'' if len(positions) == 1 else 's'}"
-
-
-def _cleared(event: ResultsCleared) -> Text:
-    what = f"⇣ micro: {_old_messages(event.positions)} shortened"
-    return Text(f"{what}, {short(event.tokens_before)} → {short(event.tokens_after)} tokens", style="yellow")
 
 
 def failure_line(event: CallbackFailed) -> str:
@@ -342,7 +305,7 @@ def _trouble(event: StreamEvent) -> Text | None:
 
 
 def _red(text: str) -> Text:
-    return Text(_cut(line_of(text), 300), style="red")
+    return Text(beginning(line_of(text), 300), style="red")
 
 
 def call_text(name: str, arguments: str) -> str:
@@ -352,14 +315,10 @@ def call_text(name: str, arguments: str) -> str:
     except ValueError:
         values = None
     if not isinstance(values, dict):
-        return _cut(f"{line_of(name)}({_cut(line_of(arguments), _ARGUMENT_CHARS)})", _LINE_CHARS)
+        return beginning(f"{line_of(name)}({beginning(line_of(arguments), _ARGUMENT_CHARS)})", _LINE_CHARS)
     shown = {key: json.dumps(value, ensure_ascii=False) for key, value in values.items()}
-    pairs = ", ".join(f"{key}={_cut(value, _ARGUMENT_CHARS)}" for key, value in shown.items())
-    return _cut(f"{line_of(name)}({line_of(pairs)})", _LINE_CHARS)
-
-
-def _cut(text: str, length: int) -> str:
-    return text if len(text) <= length else f"{text[: length - 1]}…"
+    pairs = ", ".join(f"{key}={beginning(value, _ARGUMENT_CHARS)}" for key, value in shown.items())
+    return beginning(f"{line_of(name)}({line_of(pairs)})", _LINE_CHARS)
 
 
 def seconds(duration: float) -> str:
@@ -375,11 +334,10 @@ def final_line(tally: RunFigures) -> Text:
 
 def status_line(tally: RunFigures) -> str:
     """E.g. `gpt-5-mini · 52.1k/128k 41% (measured) · auto at 102k · 2 compactions · $0.42 · cache 91%`."""
-    count = tally.earlier + tally.compactions
     parts = (
         " ".join(tally.model.split()),
         *((_filling(tally.context), _threshold(tally.context)) if tally.context else ()),
-        f"{count} compaction{'' if count == 1 else 's'}",
+        counted(tally.earlier + tally.compactions, "compaction"),
         "" if tally.cost is None else dollars(tally.cost),
         _cache(tally.usage),
     )
@@ -449,8 +407,7 @@ def compaction_report(tally: RunFigures, transcripts: Path) -> tuple[str, ...]:
     times = "once" if tally.compactions == 1 else f"{tally.compactions} times"
     whole = len(tally.seqs)
     hidden = f"{own} of this run's {whole} messages" + (f" and {earlier} of earlier runs" if earlier else "")
-    count = len(tally.transcripts)
-    files = f"{count} transcript{'' if count == 1 else 's'}"
+    files = counted(len(tally.transcripts), "transcript")
     return (
         f"compacted {times}: {hidden} are no longer shown to the model",
         printable(

@@ -8,7 +8,7 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from agentloop._plumbing.truncate import few
-from agentloop.cli.settings import MEMORY, OFFLINE, Settings, read_setting, read_when_busy
+from agentloop.cli.settings import MEMORY, OFFLINE, READS, Settings, read_when_busy
 from agentloop.cli.terminal import line_of, run_to_end
 from agentloop.context import Finish, next_step
 from agentloop.errors import DamagedError, SessionNotFoundError, UsageError
@@ -56,26 +56,25 @@ class Past:
     compactions: int
 
 
-def session_choice(*, latest: bool, existing: str | None, exact: str | None, stored: bool) -> SessionChoice:
-    """The choice, checked before any store is touched.
+def session_choice(flags: Mapping[str, Any]) -> SessionChoice:
+    """The choice of a call, checked before any store is touched.
 
     Raises:
         UsageError: two of the options, or an id that is none.
     """
-    asked = [("--continue", latest), ("--resume", existing is not None), ("--session", exact is not None)]
-    names = [name for name, given in [*asked, ("--no-session", not stored)] if given]
+    options = {"latest": "--continue", "resume": "--resume", "session": "--session"}
+    names = [option for name, option in {**options, "no_session": "--no-session"}.items() if name in flags]
     if len(names) > 1:
         raise UsageError(f"{' and '.join(names)} cannot stand together: give one of them")
+    existing, exact = flags.get("resume"), flags.get("session")
     if existing is not None and not existing.strip():
         raise UsageError("--resume: the id is empty; `agentloop sessions list --all` shows them")
     if exact is not None:
         checked_session_id(exact)
-    return SessionChoice(latest=latest, existing=existing, exact=exact)
+    return SessionChoice(latest="latest" in flags, existing=existing, exact=exact)
 
 
-async def session_id_for(
-    choice: SessionChoice, store: SessionStore, folder: Path, *, owner: str | None = None
-) -> str:
+async def session_id_for(choice: SessionChoice, store: SessionStore, settings: Settings) -> str:
     """The id of the session to use: found among those of the owner, all for None, or a new one.
 
     Raises:
@@ -83,11 +82,16 @@ async def session_id_for(
         UsageError: what should be one is several, or the id is taken by another owner.
     """
     if choice.exact is not None:
-        await Sessions(store=store, owner=owner).check_free(choice.exact)
+        await Sessions(store=store, owner=settings.owner).check_free(choice.exact)
         return choice.exact
     if choice.existing is not None:
-        return (await find_session(choice.existing, store, owner=owner)).id
-    return await _newest(store, folder, owner) if choice.latest else new_session_id()
+        return (await find_session(choice.existing, store, owner=settings.owner)).id
+    if not choice.latest:
+        return new_session_id()
+    folder = str(settings.workdir)
+    if stored := await store.list(folder=folder, owner=settings.owner):
+        return stored[0].id
+    raise SessionNotFoundError(f"no session of the folder {folder!r} to continue: leave -c out")
 
 
 async def find_session(name: str, store: SessionStore, *, owner: str | None = None) -> SessionInfo:
@@ -99,8 +103,10 @@ async def find_session(name: str, store: SessionStore, *, owner: str | None = No
     """
     if not name.strip():
         raise UsageError("the session's id is empty: `agentloop sessions list --all` shows them")
-    if exact := await _with_id(name, store, owner):
-        return exact
+    with suppress(UsageError):  # it is no id, so a title
+        found = await store.info(checked_session_id(name))
+        if found and owner in (None, found.owner):
+            return found
     stored = await store.list(owner=owner)
     for group in (
         [info for info in stored if info.title == name],
@@ -115,23 +121,6 @@ async def find_session(name: str, store: SessionStore, *, owner: str | None = No
     raise SessionNotFoundError(
         f"no session has the id, title or prefix {name[:60]!r}: `agentloop sessions list --all` shows them"
     )
-
-
-async def _newest(store: SessionStore, folder: Path, owner: str | None) -> str:
-    stored = await store.list(folder=str(folder), owner=owner)
-    if not stored:
-        raise SessionNotFoundError(f"no session of the folder {str(folder)!r} to continue: leave -c out")
-    return stored[0].id
-
-
-async def _with_id(name: str, store: SessionStore, owner: str | None) -> SessionInfo | None:
-    """The session with exactly this id, found without a list; None where it is another owner's."""
-    try:
-        checked_session_id(name)
-    except UsageError:
-        return None  # a title, then
-    info = await store.info(name)
-    return info if info and owner in (None, info.owner) else None
 
 
 async def read_past(session_id: str, store: SessionStore) -> Past:
@@ -170,7 +159,7 @@ def resume_settings(settings: Settings, choice: SessionChoice) -> tuple[SessionC
 async def _look_up(settings: Settings, choice: SessionChoice) -> tuple[str, str, RunStartRecord | None]:
     store = open_store(settings.store)
     try:
-        session_id = await session_id_for(choice, store, settings.workdir, owner=settings.owner)
+        session_id = await session_id_for(choice, store, settings)
         with suppress(DamagedError):  # whoever reads the session says so
             info = await store.info(session_id)
             folder, length = (info.folder or "", info.length) if info else ("", 0)
@@ -211,7 +200,7 @@ def settings_of_run(settings: Settings, began: RunStartRecord) -> Settings:
         if value is None or flag in given:
             continue
         with suppress(UsageError):
-            read = read_setting(name, str(value))
+            read = READS.get(name, str)(str(value))
             chosen = getattr(settings, name) if name != "model" or not settings.model_is_fallback else None
             if read != chosen:
                 taken[name] = read
@@ -264,12 +253,10 @@ def _model_of(settings: Settings, model: str, setup: RunSetup, given: set[str]) 
 def resume_hint(session_id: str, settings: Settings) -> str:
     """The line that says how to go on with a session, its options repeated.
 
-    An address with a secret in it is named in words alone, and so is each header. To take a session over is
-    decided each time.
+    An address with a secret in it is named in words alone, and so is each header.
     """
-    given = [option for option in settings.typed_options if not _takes_over(option)]
     headers = (f" and the same --header {name}, which is not kept" for name in settings.headers)
-    return f"go on with: {_command((), given, ('-r', session_id))}" + "".join(headers)
+    return f"go on with: {_command((), settings.typed_options, ('-r', session_id))}" + "".join(headers)
 
 
 def approve_hint(session_id: str, settings: Settings, calls: Sequence[str]) -> str:
@@ -277,9 +264,8 @@ def approve_hint(session_id: str, settings: Settings, calls: Sequence[str]) -> s
 
     It names the calls, since others may wait by the time it is typed.
     """
-    given = [option for option in settings.typed_options if not _takes_over(option)]
     named = () if any(each.startswith("-") for each in calls) else calls  # a server may make up any id
-    command = _command(("approve", session_id, *map(line_of, named)), given, ())
+    command = _command(("approve", session_id, *map(line_of, named)), settings.typed_options, ())
     return f"say yes by: {command}; no by --reject WHY, and --respond TEXT stands for its result"
 
 
@@ -291,6 +277,8 @@ def rewind_hint(session_id: str, settings: Settings) -> str:
 
 
 def _command(before: Sequence[str], given: Sequence[Sequence[str]], behind: Sequence[str]) -> str:
+    """The words of a call; to take a session over is decided each time."""
+    given = [option for option in given if not _takes_over(option)]
     hidden = [option[0] for option in given if _holds_secret(*option)]
     words = [word for option in given if option[0] not in hidden for word in option]
     same = (f" and the same {name} ({_VARIABLES[name]}), which holds a secret" for name in hidden)

@@ -21,11 +21,12 @@ from agentloop.cli.answer_writers import AnswerWriter, Outcome, writer_for
 from agentloop.cli.app import exit_status
 from agentloop.cli.build import AgentSetup, build, make_runner, store_nothing, window_notice
 from agentloop.cli.faults import is_refusal_of_message, with_option, word_and_line
-from agentloop.cli.input import Prompt, attached_files, is_terminal, one_prompt, prompt_for
+from agentloop.cli.files import read, read_path
+from agentloop.cli.input import Prompt, is_terminal, one_prompt, prompt_for
 from agentloop.cli.mcp import ask_for_found
 from agentloop.cli.options import flags_of
 from agentloop.cli.process import before_leaving
-from agentloop.cli.progress import RunFigures, approval_line, compaction_report, final_line, progress_on
+from agentloop.cli.progress import Progress, RunFigures, compaction_report, final_line, pending_text
 from agentloop.cli.resume import (
     SessionChoice,
     approve_hint,
@@ -37,8 +38,9 @@ from agentloop.cli.resume import (
     session_id_for,
 )
 from agentloop.cli.settings import MEMORY, Settings, settings_for
-from agentloop.cli.terminal import StandardOutput, error_console, run_to_end, say, warn
+from agentloop.cli.terminal import StandardOutput, complain, error_console, run_to_end, say, warn
 from agentloop.errors import UsageError
+from agentloop.media import File
 from agentloop.runner import Runner, config_of
 from agentloop.stream import RunStarted, RunStatus, StreamEvent
 from agentloop.workspace import end_all
@@ -87,15 +89,19 @@ async def run_once(call: RunCall, writer: AnswerWriter, console: Console) -> int
     """Run it, show it, answer; the exit status. Never raises for what a run can end with."""
     warn(console, *call.built.notices, *call.prompt.notices)
     tally = RunFigures(stored=call.settings.store != MEMORY)
-    last_words = partial(_last_words, writer, tally)
+
+    def last_words() -> None:
+        writer.last_words(_outcome(tally, "interrupted", _INTERRUPTED))
+
     with before_leaving(last_words), before_leaving(end_all):
         outcome = await _show_run(call, writer, console, tally)
         if tally.context:
             console.print(final_line(tally))
         status = await report_outcome(outcome, writer, console)
     for each in outcome.pending:
-        say(console, approval_line(each), style="bold yellow")
-    if _is_stored(tally):
+        say(console, f"waits for a yes: {pending_text(each)}", style="bold yellow")
+    # Something is to be gone on with: of this run, or of the session that it was to go on with.
+    if tally.stored and (tally.context is not None or (tally.goes_on and tally.run_id != "")):
         for line in compaction_report(tally, call.settings.transcripts):
             console.print(Text(line, style="yellow"))
         waiting = [each.call_id for each in outcome.pending]
@@ -119,7 +125,7 @@ async def report_outcome(outcome: Outcome, writer: AnswerWriter, console: Consol
     except OSError as error:
         outcome = _output_failed(outcome, error)
     if outcome.error and outcome.status != "answered":
-        say(console, with_option(outcome.error, outcome.limit), style="bold red")
+        complain(console, with_option(outcome.error, outcome.limit))
     return exit_status(outcome.status)
 
 
@@ -131,15 +137,10 @@ def _shape(flags: Mapping[str, Any]) -> str:
 
 
 def _open_chat(flags: Mapping[str, Any], words: tuple[str, ...]) -> int:
-    first = one_prompt(None, words)
     with ExitStack() as until_end:
-        choice, settings = _settings(flags, until_end)
-        settings = ask_for_found(settings, error_console())
-        built = build(settings)
+        call = _call(flags, words, until_end, in_chat=True)
         # The terminal library loads only where there is a terminal.
-        chat = import_module("agentloop.cli.chat").chat
-        attached = attached_files(flags.get("attach", ()), settings.workdir)
-        return int(run_to_end(chat(settings, built, choice, first, attached)))
+        return int(run_to_end(import_module("agentloop.cli.chat").chat(call)))
 
 
 def _run_prompt(
@@ -151,30 +152,32 @@ def _run_prompt(
     writer = writer_for(shape, StandardOutput.claimed())
     try:
         with ExitStack() as until_end:
-            call = replace(_call(flags, words, until_end), answer=answer)
+            call = replace(_call(flags, words, until_end, in_chat=False), answer=answer)
             return run_to_end(run_once(call, writer, error_console()))
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 — each end is told where the answer goes
         return _report(error, writer)
 
 
-def _call(flags: Mapping[str, Any], words: tuple[str, ...], until_end: ExitStack) -> RunCall:
+def _call(
+    flags: Mapping[str, Any], words: tuple[str, ...], until_end: ExitStack, *, in_chat: bool
+) -> RunCall:
     choice, settings = _settings(flags, until_end)
-    one_prompt(flags.get("prompt"), words)
+    prompt = Prompt(text=one_prompt(flags.get("prompt"), words))
+    if in_chat:
+        settings = ask_for_found(settings, error_console())
     built = build(settings)
-    attached = attached_files(flags.get("attach", ()), settings.workdir)
-    continues = choice.continues and not attached
-    prompt = replace(prompt_for(flags.get("prompt"), words, continues=continues), attached=attached)
-    return RunCall(settings=settings, built=built, prompt=prompt, choice=choice)
+    attached = tuple(
+        File(path=settings.workdir / read("--attach", name, read_path)) for name in flags.get("attach", ())
+    )
+    if not in_chat:
+        continues = choice.continues and not attached
+        prompt = prompt_for(flags.get("prompt"), words, continues=continues)
+    return RunCall(settings=settings, built=built, prompt=replace(prompt, attached=attached), choice=choice)
 
 
 def _settings(flags: Mapping[str, Any], until_end: ExitStack) -> tuple[SessionChoice, Settings]:
     settings = settings_for(flags)
-    choice = session_choice(
-        latest=bool(flags.get("latest")),
-        existing=flags.get("resume"),
-        exact=flags.get("session"),
-        stored=not flags.get("no_session"),
-    )
+    choice = session_choice(flags)
     if flags.get("no_session"):
         given = flags.get("transcripts") is not None
         settings = until_end.enter_context(store_nothing(settings, transcripts_given=given))
@@ -187,7 +190,7 @@ def _report(error: BaseException, writer: AnswerWriter) -> int:
 
 
 async def _show_run(call: RunCall, writer: AnswerWriter, console: Console, tally: RunFigures) -> Outcome:
-    progress = progress_on(console, tally)
+    progress = Progress(console, tally)
 
     async def show(event: StreamEvent) -> None:
         tally.add(event)
@@ -220,7 +223,7 @@ async def _run(
 ) -> None:
     """One run, each of its events shown, also those of its end where it is cancelled."""
     settings = call.settings
-    session_id = await session_id_for(call.choice, runner.store, settings.workdir, owner=settings.owner)
+    session_id = await session_id_for(call.choice, runner.store, settings)
     if call.choice.continues:
         past = await read_past(session_id, runner.store)
         tally.earlier, tally.goes_on = past.compactions, past.exists
@@ -291,12 +294,3 @@ def _output_failed(outcome: Outcome, error: OSError) -> Outcome:
         return replace(outcome, status="interrupted", error="nobody reads standard output any more")
     reason = error.strerror or str(error)
     return replace(outcome, status="failed", error=f"standard output cannot be written: {reason}")
-
-
-def _is_stored(tally: RunFigures) -> bool:
-    """Whether there is something to go on with: of this run, or of the session that it was to go on with."""
-    return tally.stored and (tally.context is not None or (tally.goes_on and tally.run_id != ""))
-
-
-def _last_words(writer: AnswerWriter, tally: RunFigures) -> None:
-    writer.last_words(_outcome(tally, "interrupted", _INTERRUPTED))

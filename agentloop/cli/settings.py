@@ -1,6 +1,6 @@
 """What one call uses: each setting from its flag, the environment, a configuration file, or by default.
 
-`_READS` says how the text of each is read; the flags and their variables are those of `options`, the keys
+`READS` says how the text of each is read; the flags and their variables are those of `options`, the keys
 those of `config_files`. `settings_for` puts them together.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import click
 import platformdirs
@@ -20,7 +20,7 @@ from agentloop._plumbing.amounts import amount_of, seconds_of, tokens_of, whole_
 from agentloop._plumbing.checks import headers_or_none
 from agentloop._plumbing.strict_json import STRICT_JSON
 from agentloop.cli.config_files import configured
-from agentloop.cli.files import text_of
+from agentloop.cli.files import quoted, read, read_path, text_of
 from agentloop.cli.options import HEADER, KNOWN, REPEATED, flags_of
 from agentloop.errors import UsageError
 from agentloop.redaction import (
@@ -38,10 +38,8 @@ from agentloop.sessions import WhenBusy
 from agentloop.stores.base import checked_owner
 from agentloop.toolsets import Skills
 
-T = TypeVar("T")
 APIS = ("chat", "responses")
 _WHEN_BUSY: Mapping[str, WhenBusy] = {"refuse": "refuse", "wait": "wait", "take-over": "take_over"}
-_SHOWN_CHARS = 200
 ENVIRONMENT: Mapping[str, str] = {
     **{each.name: each.variable for each in KNOWN if each.variable},
     "api_key": "OPENAI_API_KEY",
@@ -86,18 +84,6 @@ def _choices(
     return files | said, faults
 
 
-def read(choice: Choice, of: Callable[[Any], T]) -> T:
-    """What a setting's text stands for.
-
-    Raises:
-        UsageError: it stands for nothing; the text names the flag or the variable that it came from.
-    """
-    try:
-        return of(choice.value)
-    except UsageError as error:
-        raise UsageError(f"{choice.source}: {error}") from error
-
-
 def _server(text: str) -> str:
     """The URL of a server, as it stands; a password in what is none is not repeated."""
     if text.lower().startswith(("http://", "https://")):
@@ -109,11 +95,7 @@ def _word(text: str, words: Sequence[str], fault: str) -> str:
     """The text, which is one of the words; `fault` says what another is."""
     if text in words:
         return text
-    raise UsageError(f"{_brief(text)!r} is {fault}: use {', '.join(words[:-1])} or {words[-1]}")
-
-
-def _api(text: str) -> str:
-    return _word(text, APIS, "no API")
+    raise UsageError(f"{quoted(text)} is {fault}: use {', '.join(words[:-1])} or {words[-1]}")
 
 
 def _headers(lines: Sequence[str]) -> Mapping[str, str]:
@@ -138,22 +120,6 @@ def read_when_busy(text: str) -> WhenBusy:
     return _WHEN_BUSY[_word(text.strip().lower().replace("_", "-"), tuple(_WHEN_BUSY), "no rule")]
 
 
-def read_path(text: str) -> Path:
-    """The path, a home at its beginning written out: a shell leaves `--option=~/x` and variables as they are.
-
-    Raises:
-        UsageError: it is the home of nobody.
-    """
-    try:
-        return Path(text).expanduser()
-    except (RuntimeError, ValueError):
-        raise UsageError(f"{_brief(text)!r} is the home of no user: write the path") from None
-
-
-def _paths(names: Sequence[str]) -> tuple[Path, ...]:
-    return tuple(map(read_path, names))
-
-
 def _folder(text: str) -> Path:
     """The folder, which exists, its links followed."""
     named = read_path(text)
@@ -163,19 +129,14 @@ def _folder(text: str) -> Path:
         fault = "is a file, not a folder" if named.exists() else "is not there"
     except (OSError, ValueError) as error:
         fault = "cannot be used, " + (getattr(error, "strerror", None) or str(error))
-    raise UsageError(f"{_brief(text)!r} {fault}: name a folder that exists")
-
-
-def _text_file(text: str) -> str:
-    """What the file of that name holds."""
-    return text_of(read_path(text))
+    raise UsageError(f"{quoted(text)} {fault}: name a folder that exists")
 
 
 def _variables(names: Sequence[str]) -> tuple[str, ...]:
     """Names of variables of the environment."""
     for name in names:
         if not name or "=" in name or "\0" in name:
-            raise UsageError(f"{_brief(name)!r} is no name of a variable: write e.g. GITHUB_TOKEN")
+            raise UsageError(f"{quoted(name)} is no name of a variable: write e.g. GITHUB_TOKEN")
     return tuple(names)
 
 
@@ -187,7 +148,7 @@ def _fraction(text: str) -> float | None:
     share = _number(word.removesuffix("%")) / (100 if word.endswith("%") else 1)
     if not 0 < share <= 1:
         raise UsageError(
-            f"{_brief(text)!r} is no share above 0 and up to 1: write one such as 0.8 or 80%, or off"
+            f"{quoted(text)} is no share above 0 and up to 1: write one such as 0.8 or 80%, or off"
         )
     return share
 
@@ -195,7 +156,7 @@ def _fraction(text: str) -> float | None:
 def _temperature(text: str) -> float:
     if 0 <= (number := _number(text)) < math.inf:
         return number
-    raise UsageError(f"{_brief(text)!r} is no number of at least 0: write one such as 0.7")
+    raise UsageError(f"{quoted(text)} is no number of at least 0: write one such as 0.7")
 
 
 def _number(text: str) -> float:
@@ -210,14 +171,10 @@ def _json_object(text: str) -> Mapping[str, Any]:
     try:
         found = STRICT_JSON.decode(text)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{_brief(text)!r} is no JSON: {error}") from error
+        raise UsageError(f"{quoted(text)} is no JSON: {error}") from error
     if isinstance(found, dict):
         return found
-    raise UsageError(f"{_brief(text)!r} is no JSON object: write e.g. '{{\"top_p\": 0.9}}'")
-
-
-def _brief(text: str) -> str:
-    return text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "…"
+    raise UsageError(f"{quoted(text)} is no JSON object: write e.g. '{{\"top_p\": 0.9}}'")
 
 
 def _rules(name: str, lines: Sequence[str]) -> Sequence[str]:
@@ -229,20 +186,19 @@ def _rules(name: str, lines: Sequence[str]) -> Sequence[str]:
     return lines
 
 
-_amount_of_seconds = partial(amount_of, unit="seconds")
-_READS: Mapping[str, Callable[[Any], Any]] = {
+READS: Mapping[str, Callable[[Any], Any]] = {
     "home": read_path,
     "base_url": _server,
     "header": _headers,
-    "api": _api,
+    "api": partial(_word, words=APIS, fault="no API"),
     "window": tokens_of,
-    "timeout": _amount_of_seconds,
+    "timeout": partial(amount_of, unit="seconds"),
     "temperature": _temperature,
     "extra": _json_object,
     "compact_at": _fraction,
     "transcripts": read_path,
-    "system_file": _text_file,
-    "mcp": _paths,
+    "system_file": lambda name: text_of(read_path(name)),
+    "mcp": lambda names: tuple(map(read_path, names)),
     "workdir": _folder,
     **{name: partial(_rules, name) for name in ("allow", "ask", "deny")},
     "pass_env": _variables,
@@ -250,7 +206,7 @@ _READS: Mapping[str, Callable[[Any], Any]] = {
     "skills": Skills,
     "max_tokens": tokens_of,
     "max_cost": partial(amount_of, unit="US dollars"),
-    "max_seconds": _amount_of_seconds,
+    "max_seconds": partial(amount_of, unit="seconds"),
     "max_repeats": partial(whole_of, least=2),
     "owner": checked_owner,
     "ttl": seconds_of,
@@ -259,15 +215,6 @@ _READS: Mapping[str, Callable[[Any], Any]] = {
 """What the text of a setting stands for; that of the others stands for itself."""
 FIELDS: Mapping[str, str] = {"timeout": "timeout_seconds", "ttl": "ttl_seconds", "header": "headers"}
 """The fields of the settings that are not called as their option is."""
-
-
-def read_setting(name: str, text: str) -> Any:
-    """What the text stands for as the setting of that name.
-
-    Raises:
-        UsageError: it stands for nothing.
-    """
-    return _READS.get(name, str)(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -376,7 +323,7 @@ def sound_settings(flags: Mapping[str, Any], environment: Mapping[str, str] | No
             faults.append(error)
 
     for name, choice in list(choices.items()):
-        take(name, partial(read, choice, _READS.get(name, lambda value: value)))
+        take(name, partial(read, choice.source, choice.value, READS.get(name, lambda value: value)))
     rules = Rules(**{name: values.get(name, ()) for name in ("allow", "ask", "deny")})
     headers = values.get("header", {})
     for name, check in (
@@ -386,12 +333,15 @@ def sound_settings(flags: Mapping[str, Any], environment: Mapping[str, str] | No
     ):
         if name in choices:
             take(name, check)
-    model, home = values.pop("model", None), values.pop("home", None) or _data_folder()
+    model, home = (
+        values.pop("model", None),
+        values.pop("home", None) or platformdirs.user_data_path("agentloop", appauthor=False),
+    )
     reachable = bool({"api_key", "base_url"} & choices.keys()) or _lets_in(headers)
     limits: dict[str, Any] = {name: values.get(f"max_{name}") for name in _LIMITS}
     system = values.pop("system", None)
     redact = values.pop("redact") if "redact" in values else _secrets(choices, environment, headers)
-    workdir = values.pop("workdir", None) or read(Choice(value=".", source="--workdir"), _folder)
+    workdir = values.pop("workdir", None) or read("--workdir", ".", _folder)
     store = values.pop("store", None) or f"sqlite:///{home.absolute() / 'sessions.db'}"
     plain = {FIELDS.get(name, name): value for name, value in values.items()}
     return Settings(
@@ -411,11 +361,6 @@ def sound_settings(flags: Mapping[str, Any], environment: Mapping[str, str] | No
         faults=tuple(faults),
         **{each.name: plain[each.name] for each in fields(Settings) if each.name in plain},
     )
-
-
-def _data_folder() -> Path:
-    """Where sessions lie by default."""
-    return platformdirs.user_data_path("agentloop", appauthor=False)
 
 
 def _background(choices: Choices, rules: Rules) -> bool:

@@ -10,7 +10,6 @@ import os
 import re
 import select
 import shutil
-import stat
 import sys
 import time
 from collections import deque
@@ -25,7 +24,7 @@ from rich.console import Console
 from rich.text import Text
 
 from agentloop.cli.options import LOG_VARIABLE
-from agentloop.cli.process import can_be_written, leave_on_second, on_signals
+from agentloop.cli.process import can_be_written, can_block, leave_on_second, on_signals
 from agentloop.errors import UsageError
 
 _PIECE = getattr(select, "PIPE_BUF", 512)
@@ -79,7 +78,7 @@ class StandardOutput:
         self._rest: deque[memoryview] = deque()
         self._is_writing = False
         self.is_terminal = os.isatty(descriptor)
-        self._can_block = os.name == "posix" and _can_block(descriptor)
+        self._can_block = can_block(descriptor)
 
     @classmethod
     def claimed(cls) -> Self:
@@ -147,11 +146,6 @@ class StandardOutput:
             loop.remove_writer(self._descriptor)
 
 
-def _can_block(descriptor: int) -> bool:
-    mode = os.fstat(descriptor).st_mode
-    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
-
-
 def error_console() -> Console:
     """Standard error; honours `NO_COLOR`, and never wraps, cuts or interprets what it prints."""
     file: object = PatientStream(sys.stderr)
@@ -174,6 +168,11 @@ def warn(console: Console, *lines: str | None) -> None:
         say(console, line, style="yellow")
 
 
+def complain(console: Console, line: str) -> None:
+    """What went wrong."""
+    say(console, line, style="bold red")
+
+
 class PatientStream:
     """A text stream whose reader may go away or stop reading: what nobody reads is dropped.
 
@@ -182,7 +181,9 @@ class PatientStream:
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
-        self._waits_on = _descriptor_that_may_wait(stream)
+        self._waits_on: int | None = None
+        with suppress(OSError, ValueError):
+            self._waits_on = stream.fileno() if stream and can_block(stream.fileno()) else None
         self._patience = _PATIENCE_SECONDS
         self.encoding = getattr(stream, "encoding", "utf-8")
 
@@ -223,16 +224,6 @@ class PatientStream:
         return len(text)
 
 
-def _descriptor_that_may_wait(stream: TextIO | None) -> int | None:
-    try:
-        descriptor = -1 if stream is None else stream.fileno()
-        mode = os.fstat(descriptor).st_mode
-    except (OSError, ValueError):
-        return None
-    waits = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISCHR(mode)
-    return descriptor if waits else None
-
-
 def printable(text: str) -> str:
     """The text without control characters, so that nothing a model or a tool says can steer a terminal.
 
@@ -254,6 +245,11 @@ def line_of(text: str) -> str:
     'two lines, three'
     """
     return printable(" ".join(text.split()))
+
+
+def counted(number: int, noun: str) -> str:
+    """E.g. `1 message`, `2 messages`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def columns(*fields: str) -> str:

@@ -32,7 +32,6 @@ from agentloop.stores.base import branch_in
 
 T = TypeVar("T")
 _HOUR_SECONDS = 3600.0
-_NOT_THERE = "there is no store {place!r} yet: the first run makes it"
 HEADING = columns("session", "updated", "length", "title", "folder", "owner", "expires")
 
 
@@ -132,7 +131,7 @@ def missing_store(settings: Settings) -> str | None:
     """The line that says that the store is a file that is not there; None where it is, or is no file."""
     path = settings.store.removeprefix("sqlite:///")
     gone = path != settings.store and not os.path.lexists(Path(path).expanduser())
-    return _NOT_THERE.format(place=path) if gone else None
+    return f"there is no store {path!r} yet: the first run makes it" if gone else None
 
 
 def row(info: SessionInfo) -> str:

@@ -29,7 +29,6 @@ from agentloop.cli.terminal import StandardOutput, error_console, moment, say, w
 from agentloop.errors import UsageError
 from agentloop.redaction import redacted
 from agentloop.sessions import History
-from agentloop.stores import SessionInfo
 from agentloop.stores.base import check_trunk, trunk_of
 
 _WITH_FILES = ", with the files that no other session of this store names (other stores are not looked at)"
@@ -52,7 +51,9 @@ def delete(names: Sequence[str], yes: bool, force: bool, keep_files: bool, **_: 
     asks, console = _must_ask(yes), error_console()
 
     async def look(opened: Opened) -> Sequence[History]:
-        trunks = [await _trunk(opened, name) for name in names]
+        trunks = [await opened.session(name) for name in names]
+        for trunk in trunks:
+            check_trunk(trunk.id)
         found = [line for info in trunks for line in (*(await opened.branches(info)), info)]
         infos = {info.id: redacted(info, opened.settings.redact) for info in found}.values()
         deletion = opened.sessions.deletion()
@@ -75,17 +76,6 @@ def delete(names: Sequence[str], yes: bool, force: bool, keep_files: bool, **_: 
         await deletion.delete(going, gone, force=force, keep_files=keep_files, tell=warn_of)
 
     return run_work(work)
-
-
-async def _trunk(opened: Opened, name: str) -> SessionInfo:
-    """The session that is meant.
-
-    Raises:
-        UsageError: the log of a sub-agent is, which goes with its session alone.
-    """
-    info = await opened.session(name)
-    check_trunk(info.id)
-    return info
 
 
 @click.command()

@@ -11,6 +11,7 @@ import click
 from agentloop._plumbing.aio import in_thread
 from agentloop._plumbing.amounts import seconds_of
 from agentloop._plumbing.truncate import few
+from agentloop.cli.files import read
 from agentloop.cli.input import decode_typed
 from agentloop.cli.options import AS_JSON, STORE, WholeNumber, options
 from agentloop.cli.sessions.command import (
@@ -25,7 +26,6 @@ from agentloop.cli.sessions.command import (
     warn_of,
 )
 from agentloop.cli.sessions.transfer import SELECTION, Read, check_there, filter_of, is_shown
-from agentloop.cli.settings import Choice, read
 from agentloop.cli.terminal import (
     StandardOutput,
     columns,
@@ -230,7 +230,7 @@ def expire(name: str, after: str, **_: Any) -> int:
     After that time without a new record, e.g. 30d, `sessions sweep` deletes it; after `never`, never.
     """
     never = after.strip().lower() == "never"
-    seconds = 0.0 if never else read(Choice(value=after, source="TIME"), seconds_of)
+    seconds = 0.0 if never else read("TIME", after, seconds_of)
 
     async def work(opened: Opened, output: StandardOutput) -> None:
         info = await opened.session(name)
@@ -266,17 +266,12 @@ def check(name: str | None, **_: Any) -> int:
 
 
 async def _faults(opened: Opened, name: str | None) -> Sequence[str]:
-    if name is not None:
-        return await faults_of(opened, await _with_branches(opened, [await opened.session(name)]))
-    if opened.settings.owner is None and isinstance(opened.store, ChecksItself):
-        return await opened.store.check() or await _faults_of_checkpoints(opened)
-    infos = await opened.store.list(owner=opened.settings.owner)
-    return await faults_of(opened, await _with_branches(opened, infos))
-
-
-async def _with_branches(opened: Opened, infos: Sequence[SessionInfo]) -> Sequence[SessionInfo]:
-    """The sessions, each with the logs of its sub-agents behind it."""
-    return [each for info in infos for each in (info, *await opened.store.list(branches_of=info.id))]
+    owner, store = opened.settings.owner, opened.store
+    if name is None and owner is None and isinstance(store, ChecksItself):
+        return await store.check() or await _faults_of_checkpoints(opened)
+    infos = await store.list(owner=owner) if name is None else [await opened.session(name)]
+    logs = [each for info in infos for each in (info, *await store.list(branches_of=info.id))]
+    return await faults_of(opened, logs)
 
 
 async def faults_of(opened: Opened, infos: Sequence[SessionInfo]) -> Sequence[str]:

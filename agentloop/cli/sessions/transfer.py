@@ -19,8 +19,8 @@ import click
 
 from agentloop._plumbing.truncate import few
 from agentloop.bounds import MOST_IMPORT_BYTES
-from agentloop.cli import input, settings
-from agentloop.cli.files import decoded, text_of, whole_file
+from agentloop.cli import input
+from agentloop.cli.files import decoded, read_path, text_of, whole_file
 from agentloop.cli.options import STORE, TTL, Option, WholeNumber, options
 from agentloop.cli.process import leave_at_once, on_signals
 from agentloop.cli.sessions.command import (
@@ -44,7 +44,6 @@ from agentloop.events import (
     kind_name,
 )
 from agentloop.sessions import ExportFormat, new_session_id, page_reader, say_nothing, to_blocks
-from agentloop.stores import SessionInfo
 from agentloop.stores.base import check_trunk
 
 SELECTION: Sequence[Option[Any]] = (
@@ -89,7 +88,10 @@ def export(name: str, shape: ExportFormat, path: str | None, damaged: str, **sel
     async def work(opened: Opened, output: StandardOutput) -> None:
         info, wanted = await opened.session(name), only
         if only and only.branch and (logs := await opened.branches(info, only.branch)):
-            info, wanted = _the_one(logs, only.branch), replace(only, branch=None)
+            if len(logs) > 1:
+                ids = few([log.id for log in logs])
+                raise UsageError(f"--branch: {only.branch!r} may be any of {ids}: export one by its id")
+            info, wanted = logs[0], replace(only, branch=None)
         if wanted:
             look = partial(page_reader(damaged, say_nothing), opened.store, info)
             await check_there(wanted, look, shape, logs=await opened.branch_names(info))
@@ -99,24 +101,11 @@ def export(name: str, shape: ExportFormat, path: str | None, damaged: str, **sel
                 async for text in texts:
                     await output.write(text)
             else:
-                with whole_file(settings.read_path(path)) as file:
+                with whole_file(read_path(path)) as file:
                     async for text in texts:
                         file.write(text)
 
     return run_work(work)
-
-
-def _the_one(logs: Sequence[SessionInfo], branch: str) -> SessionInfo:
-    """The log that is meant by the name of a branch.
-
-    Raises:
-        UsageError: there are several.
-    """
-    if len(logs) == 1:
-        return logs[0]
-    raise UsageError(
-        f"--branch: {branch!r} may be any of {few([log.id for log in logs])}: export one by its id"
-    )
 
 
 def filter_of(selection: Mapping[str, Any], shape: str) -> EventFilter | None:
@@ -144,18 +133,12 @@ def _range(text: str | None) -> tuple[int | None, int | None]:
     if text is None:
         return None, None
     match = _RANGE.fullmatch(text.strip())
-    if match is None:
-        raise _no_range(text)
-    alone, dash, first, last = match.groups()
+    alone, dash, first, last = match.groups() if match else ("0", "", "", "")
     low = int(alone or first or 1)
     high = int(last) if last else None if dash else low
     if low < 1 or (high is not None and high < low):
-        raise _no_range(text)
+        raise UsageError(f"--range must be like 12-40, 12-, -40 or 7, positions from 1 on, not {text[:40]!r}")
     return low, high
-
-
-def _no_range(text: str) -> UsageError:
-    return UsageError(f"--range must be like 12-40, 12-, -40 or 7, positions from 1 on, not {text[:40]!r}")
 
 
 async def check_there(only: EventFilter, read: Read, shape: str, *, logs: Sequence[str] = ()) -> bool:
@@ -237,7 +220,10 @@ def import_(path: str, new_id: str | None, **_: Any) -> int:
     """
     session_id = new_session_id() if new_id is None else check_trunk(new_id)
     # Read here and not in the event loop, where a silent pipe or a long text would keep a signal waiting.
-    text = read_text(path)
+    if path == "-":
+        text = decoded(input.read_bytes(), "standard input")
+    else:
+        text = text_of(read_path(path), most_bytes=MOST_IMPORT_BYTES)
     with _reading_progress(len(text)) as tell:
         events = stored_sessions(settings_of_call()).events_of(text, tell)
     if empty := [at for at, event in enumerate(events, 1) if _says_nothing(event)]:
@@ -269,14 +255,3 @@ def _reading_progress(chars: int) -> Iterator[Callable[[int], object]]:
         return
     with console.status("reading") as line:
         yield lambda records: line.update(f"reading: {records:,} records")
-
-
-def read_text(path: str) -> str:
-    """What the file of that name holds, of at most `MOST_IMPORT_BYTES`; `-` is standard input.
-
-    Raises:
-        UsageError: it cannot be read, holds more, or is not in UTF-8.
-    """
-    if path == "-":
-        return decoded(input.read_bytes(), "standard input")
-    return text_of(settings.read_path(path), most_bytes=MOST_IMPORT_BYTES)
