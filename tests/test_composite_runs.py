@@ -188,7 +188,7 @@ def by_turns(*summaries: Any) -> Any:
     return summary
 
 
-LONG = "It was said that all is well with please so. " * 134
+LONG = "FACT-000001 was said, and all is well with please so. " * 134
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ LONG = "It was said that all is well with please so. " * 134
         ([BadAnswerError("down"), every_fact], 0.18, 3, ["failed", "done"]),
         ([BadAnswerError("down"), BadAnswerError("down")], 0.18, 4, ["failed", "failed", "done"]),
         ([BadAnswerError("down"), every_fact], 0.17, 4, ["failed", "ineffective", "done"]),
-        ([LONG, LONG], 0.17, 4, ["ineffective", "ineffective", "done"]),
+        ([LONG], 0.15, 4, ["ineffective", "done"]),
     ],
     ids=["all", "half", "plain", "plain-since-half-is-too-much", "plain-since-all-is-too-long"],
 )
