@@ -21,6 +21,7 @@ from typing import Any, Literal, TypeAlias
 from urllib.parse import quote, unquote
 
 from agentloop._plumbing.checks import shown
+from agentloop._plumbing.files import beginning_of
 from agentloop._plumbing.patterns import pattern
 from agentloop.errors import UsageError
 
@@ -349,13 +350,12 @@ _MOST_PATH_CHARS = 200
 
 def _read(path: Path) -> bytes:
     try:
-        if path.is_file():
-            with path.open("rb") as file:
-                return file.read(MOST_FILE_BYTES + 1)
+        return bytes(beginning_of(path, MOST_FILE_BYTES + 1))
+    except FileNotFoundError as error:
+        raise UsageError(f"there is no file {str(path)[:_MOST_PATH_CHARS]!r}: check the path") from error
     except (OSError, ValueError) as error:
         fault = getattr(error, "strerror", None) or error
         raise UsageError(f"{shown(str(path))} cannot be read: {fault}") from error
-    raise UsageError(f"there is no file {str(path)[:_MOST_PATH_CHARS]!r}: check the path")
 
 
 def _check_bytes(given: _Given, data: bytes, most: int) -> None:

@@ -213,7 +213,7 @@ def test_flags_become_headers() -> None:
     settings = settings_for({"header": ("X-A: b: c ", "authorization:Bearer d")}, {})
     assert settings.headers == {"X-A": "b: c", "authorization": "Bearer d"}
     assert (settings.model, settings.model_is_fallback) == ("gpt-5-mini", False)
-    assert settings.given == ()
+    assert settings.typed_options == ()
     assert "Bearer" not in repr(settings)
     assert settings_for({}, {}).headers == {}
 

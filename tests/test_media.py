@@ -246,7 +246,7 @@ def test_what_is_refused_at_once_names_no_session(tmp_path: Path) -> None:
         (lambda: Image(data=b""), "is empty"),
         (lambda: Image(data=SHOT + b"\0" * 20_000_000, name="big.png"), "'big.png' is larger than 20 MB"),
         (lambda: Image(path="/no/such/file.png"), "there is no file"),
-        (lambda: Image(path="/"), "there is no file"),
+        (lambda: Image(path="/"), "'/' cannot be read: Is a directory"),
         (lambda: Image(url="file:///etc/passwd"), "an https:// address"),
         (lambda: Image(url="data:text/plain;base64,AAAA"), "an https:// address"),
         (lambda: Image(data=SHOT, detail="huge"), "auto, low or high"),  # type: ignore[arg-type]
