@@ -249,6 +249,13 @@ def test_a_value_that_may_be_older_says_where_it_was_said(older: Message, newer:
     assert merged(text, U("Go on.")).count("[older, said at 2]") == 1
 
 
+def test_a_version_makes_no_number_older() -> None:
+    number, version = "The keen kettle signs as 8525.", "From now on the keen kettle queue runs on 6.31.6."
+    text = record([U("Begin."), U(number), A("Noted."), U(version), A("Noted.")])
+    assert number in text
+    assert version in text
+
+
 def test_a_short_message_is_kept_whole() -> None:
     pair = "There are two queues, the amber and the dusty one. Only the second one must be drained."
     talk = [part for at in range(60) for part in (U(f"Now look at the hill {chr(97 + at % 26)}."), A(PROSE))]

@@ -428,7 +428,8 @@ class Statements:
             if count <= SHARED * min(len(said), len(earlier.left.said)):
                 continue
             for shape, found in earlier.left.values.items():
-                if len(found) == len(values.get(shape, ())) == 1 and found != values[shape]:
+                other = values.get(shape, set())
+                if len(found) == len(other) == 1 and found != other and _are_alike(*found, *other):
                     self.gone[earlier] += found
                     earlier.doubt(next(iter(found)))
 
@@ -464,6 +465,11 @@ def _differ(old: Statement, said: frozenset[str]) -> bool:
 
 def _alike(old: str, new: str) -> bool:
     return is_hard(old) and is_hard(new) and kind_of_value(new) == kind_of_value(old)
+
+
+def _are_alike(one: str, other: str) -> bool:
+    """Whether not one is a whole number and the other a version of three parts."""
+    return abs(one.count(".") - other.count(".")) < 2
 
 
 def _same(name: str) -> str:
