@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from agentloop import Secrets
 from agentloop.redaction import KNOWN_SHAPES, Held, Shape
-from agentloop.redaction.views import NOTHING, TextView, in_base64, views_of
+from agentloop.redaction.views import BREAK, NOTHING, TextView, in_base64, views_of
 from tests.benchmarks.nasty_texts import NASTY
 from tests.test_costs import operations
 from tests.test_redaction import SHAPES
@@ -497,7 +497,9 @@ def test_each_letter_of_a_view_says_where_it_was_written(text: str, data: st.Dat
             first, last = view.span(start, end)
             assert 0 <= first < last <= len(text)
             part = {inner.text for inner in views_of(TextView(text[first:last]))}
-            assert any(view.text[start:end] in inner for inner in part)
+            said = view.text[start:end]
+            # A letter of no width parts words only where colours stand too, and these may stand elsewhere.
+            assert any(each in inner for inner in part for each in (said, said.replace(BREAK, "")))
 
 
 @pytest.mark.parametrize("piece", [pytest.param(piece, id=name) for name, piece in NASTY.items()])
