@@ -48,12 +48,12 @@ async def said(runner: Runner, session_id: str = "s") -> list[Message]:
 
 
 async def run_looking(
-    tmp_path: Path, server: StrictProvider, kind: Callable[..., ChatModel] = OpenAIChat, **options: Any
+    folder: Path | None, server: StrictProvider, kind: Callable[..., ChatModel] = OpenAIChat, **options: Any
 ) -> tuple[Any, list[Message]]:
-    """The result of a run with that tool on a model of this kind, and its messages."""
+    """The result of a run with that tool on a model of this kind, transcripts in `folder`; its messages."""
     model = kind("m", base_url=server.url, retry=at_once(), **options)
     agent = Agent(model, tools=[look], instructions="Look.", compaction=Compaction(micro=None))
-    runner = Runner(agent, transcripts=tmp_path)
+    runner = Runner(agent, transcripts=folder)
     result = await runner.run("Look around. FACT-abcdef", session_id="s")
     return result, await said(runner)
 
