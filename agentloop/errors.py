@@ -62,11 +62,14 @@ class ModelUnavailableError(ModelError):
 
 
 class ModelRefusedError(ModelError):
-    """The server refused the request for good; `status` is the HTTP status."""
+    """The server refused the request for good; `status` is the HTTP status.
 
-    def __init__(self, text: str, *, status: int) -> None:
+    `takes_no_tools` says that it refused all tools, whatever the messages say.
+    """
+
+    def __init__(self, text: str, *, status: int, takes_no_tools: bool = False) -> None:
         super().__init__(text)
-        self.status = status
+        self.status, self.takes_no_tools = status, takes_no_tools
 
 
 class ContextTooLongError(ModelError):

@@ -229,6 +229,7 @@ _NOT_TAKEN, _GIVE = "[The answer was not taken: ", "] Give "
 ANSWER_REFUSED = _NOT_TAKEN + "{fault}" + _GIVE + "it again."
 ANSWER_IN_TEXT_REFUSED = _NOT_TAKEN + "{fault}" + _GIVE + "JSON alone, which fits this schema:\n{schema}"
 ANSWER_GIVEN_TWICE = "[Not looked at: another answer beside it was taken.]"
+ANSWER_NOT_FINITE = "it holds NaN or an infinity, which JSON lacks: give a number, or null where one may be"
 ANSWER_CUT_OFF = "it was cut off by the output limit: be shorter"
 ANSWER_IN_WORDS = (
     "Once everything is done, give the final answer as one JSON object alone, with no other text. "

@@ -43,6 +43,8 @@ _RUNS_OTHERS: Sequence[tuple[str, str, bool]] = (
     (r"env", r"-[a-zA-Z0]*S.*|--s.*", False),
     (r"chrt|env|flock|ionice|nice|nohup|prlimit|setarch|setsid|stdbuf|systemd-run|taskset", ".*", True),
     (r"gdb|ltrace|parallel|script|strace|timeout|valgrind|watch|xargs|xvfb-run", ".*", True),
+    (r"ccache|chronic|dumb-init|eatmydata|faketime|proxychains4?|rlwrap|start-stop-daemon", ".*", True),
+    (r"ifne|runcon|tini|torsocks|unbuffer", ".*", True),
     (r"find", "-(exec|ok)(dir)?", True),
     (r"fd|fdfind", r"-[a-zA-Z]*[xX].*|--exec.*", True),
     (r"at|batch|bwrap|crontab|entr|expect|firejail|screen|socat|tmux|watchexec", ".*", False),
@@ -50,9 +52,16 @@ _RUNS_OTHERS: Sequence[tuple[str, str, bool]] = (
     (r"g?sed", r"(.*[^\w-])?[0-9giImMp]*e([\s;}].*)?|-[a-zA-Z]*f.*|--file.*", False),
     (r"g?(sort|split)", r"--(co|fi).*", False),
     (r"bunx|g?make|just|ninja|nox|npx|pnpx|rake|tox|uvx", ".*", False),
-    (r"mosh|rsh|ssh|sshpass", ".*", False),
+    (r"mosh|rsh|sftp|ssh|sshpass", ".*", False),
+    (r"scp", r"-[a-zA-Z0-9]*[DFSo].*", False),
+    (r"nc|ncat|netcat", r"-[a-zA-Z]*[ce].*", False),
+    (r"tcpdump", r"-[a-zA-Z]*z.*", False),
+    (r"man", r"-[a-zA-Z]*[HP].*", False),
+    (r"fzf|rg", r"--(bind|hostname-bin|pre|preview)(=.*)?", False),
+    (r"emacsclient|gnuplot", r"-e.*|--eval.*", False),
     (
-        r"bun|cargo|conda|deno|go|hatch|nix|npm|pdm|pipenv|pipx|pnpm|poetry|rye|uv|yarn",
+        r"asdf|bundle|bun|cabal|cargo|conda|deno|direnv|dotnet|fnm|go|hatch|mamba|mise|nix|npm|pdm|pipenv|pipx|pnpm"
+        r"|poetry|pyenv|rbenv|rustup|rye|stack|swift|uv|volta|yarn",
         "create|dlx|exec|init|run.*|shell|start|test|x",
         False,
     ),
@@ -64,27 +73,34 @@ _RUNS_OTHERS: Sequence[tuple[str, str, bool]] = (
     (r"[gmn]?awk", r".*(system|\|).*|-f.*|--file.*", False),
     (
         r"git",
-        r"[a-zA-Z0-9-]+\..*=.*|--(conf|exe|ext|open|rece|upl).*|-[a-ln-z]*(O|x).*|-u.+|filter-branch|foreach|run"
+        r"[a-zA-Z0-9-]+\..*=.*|--(conf|exe|ext|open|rece|upl).*|-[a-ln-z]*(O|x).*|ext::.*|filter-branch|foreach|run"
         r"|(?i:alias\..*|.*\.(askpass|clean|cmd|command|difffilter|driver|editor|external|fsmonitor|gitproxy"
         r"|helper|hookspath|pager|path|process|program|smudge|sshcommand|templatedir|textconv))",
         False,
     ),
+    (r"git", r"clone -[a-zA-Z]*u.*", False),
     (r"(python|pypy)[0-9.]*", r"|-|-[a-zA-Z]*c.*", False),
     (r"(luajit|lua|perl|ruby)[0-9.]*", r"|-|-[a-zA-Z0-9]*[eE].*", False),
     (r"node(js)?", r"|-|-[a-z]*[ep].*|--(eval|import|print|require).*", False),
     (r"php[0-9.]*", r"|-|-[BREr].*", False),
     (r"rsync", r"-[a-zA-Z]*e.*|--rs(h|ync-path).*", False),
-    (r"(bsd|g)?tar", r"-[a-zA-Z]*[FI].*|--(checkpoint-action|info-script|to-command|use-compress).*", False),
+    (r"(bsd|g)?tar", r"-[a-zA-Z]*[FI].*|--(checkpoint-a|info-s|new-v|rmt|rsh|to-c|use-c).*", False),
 )
-"""What runs other commands: its name, a word behind it that makes it do so (nothing stands for no word), and
-whether what it runs stands there to be seen. Not all there are; what is not known is not allowed either."""
+"""What runs other commands: its name, a word behind it that makes it do so (nothing stands for no word; of
+several each must be there), and whether what it runs stands there to be seen. Not all there are; what is not
+known is not allowed either."""
+_NAMES_PROGRAM = pattern(
+    r"--?(?!no-)([a-z]+-)*(askpass|cmd|command|editor|exec|pager|program|rsh|shell(-escape)?|ssh|toolexec|vettool"
+    r"|wrapper)(=.*)?",
+    re.DOTALL,
+)
+"""An option that names a program to run, whatever the command."""
 _SHELLS = pattern(_SHELL)
 _NOT_PLAIN = frozenset("$`\\<>(){}#~\r")
 _NOT_PLAIN_QUOTED = frozenset("$`\\")
 _GLOB = frozenset("*?]")
 _MATCHES_NAMES = pattern(r"[*?]|\[.*\]", re.DOTALL)
-_BEFORE_VALUE = pattern(r"--[a-zA-Z-]+=|-[a-zA-Z]|")
-_BEHIND_OPTION = pattern(r"-[a-zA-Z]|--[a-zA-Z-]+=")
+_BEFORE_VALUE = pattern(r"--?[a-zA-Z-]+=|-[a-zA-Z]|")
 _BLANK = pattern(r"\s")
 _BLANKS = " \t\n"
 _GAP = "\N{SYMBOL FOR SPACE}"
@@ -306,21 +322,27 @@ class _Row(NamedTuple):
     """A kind of command that runs others; `is_seen` says whether these stand there to be seen."""
 
     name: re.Pattern[str]
-    word: re.Pattern[str]
+    words: Sequence[re.Pattern[str]]
     is_seen: bool
 
 
 _ROWS = [
-    _Row(pattern(name, re.DOTALL), pattern(word, re.DOTALL), is_seen) for name, word, is_seen in _RUNS_OTHERS
+    _Row(pattern(name, re.DOTALL), [pattern(word, re.DOTALL) for word in words.split(" ")], is_seen)
+    for name, words, is_seen in _RUNS_OTHERS
 ]
+_ANY_COMMAND = _Row(pattern(".*"), [_NAMES_PROGRAM], is_seen=False)
 
 
 def _row_of(words: Sequence[str]) -> _Row | None:
     """The row of what runs other commands that the command meets."""
     name, behind = posixpath.basename(words[0]), words[1:_MOST_WORDS] or [""]
     is_long = len(words) > _MOST_WORDS
-    rows = (row for row in _ROWS if row.name.fullmatch(name))
-    return next((row for row in rows if is_long or any(map(row.word.fullmatch, behind))), None)
+    for row in _ROWS:
+        if row.name.fullmatch(name) and (
+            is_long or all(any(map(word.fullmatch, behind)) for word in row.words)
+        ):
+            return row
+    return _ANY_COMMAND if any(map(_NAMES_PROGRAM.fullmatch, behind)) else None
 
 
 def _reads_commands(words: Sequence[str]) -> bool:

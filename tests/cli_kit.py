@@ -52,7 +52,7 @@ class Finished:
     def complaint(self) -> str:
         """The one line on standard error that is neither progress nor a hint."""
         lines = [line for line in self.err.splitlines() if line.startswith("agentloop: ")]
-        hints = ("offline model answers", "go on with", "take it back")
+        hints = ("offline model answers", "go on with", "say yes by", "take it back")
         told = [line for line in lines if not any(hint in line for hint in hints)]
         assert len(told) == 1, self.err
         assert "Traceback" not in self.err

@@ -83,6 +83,17 @@ def test_what_cannot_be_answered_is_one_line(words: tuple[str, ...], complaint: 
     assert complaint in done.complaint()
 
 
+def test_after_a_refused_answer_the_hint_says_how_to_answer(tmp_path: Path) -> None:
+    waiting(tmp_path, *ASK)
+    [row] = agentloop("approvals", "--json", cwd=tmp_path).events
+    given = ("--arguments", '{"command": 5}')
+    done = agentloop("approve", "s", *given, *ASK, "-m", "offline", cwd=tmp_path)
+    complaint, hint = [line for line in done.err.splitlines() if line.startswith("agentloop: ")]
+    assert "cannot be called so: command: Input should be a valid string" in complaint
+    assert hint.startswith("agentloop: say yes by: ")
+    assert f"approve s {row['call_id']} " in hint
+
+
 @pytest.mark.parametrize(
     ("call", "given", "option"),
     [

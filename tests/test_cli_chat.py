@@ -12,6 +12,7 @@ import pytest
 
 from agentloop.cli.chat import HELP
 from tests.cli_kit import Terminal, agentloop, terminal
+from tests.media_kit import png
 from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider
 from tests.strict_replies import Answered, Drop, Fault, Hang, Reply, calling
@@ -63,6 +64,18 @@ def test_commands_of_the_chat(tmp_path: Path) -> None:
         screen.wait_for(READY)
         screen.type("/quit\n")
         assert screen.end() == 0
+
+
+def test_no_session_is_named_where_nothing_was_stored(tmp_path: Path) -> None:
+    shot = tmp_path / "shot.png"
+    shot.write_bytes(png(16, 16))
+    with terminal("-m", "offline", cwd=tmp_path) as screen:
+        say(screen, f"What is {shot}?", "offline takes no images")
+        screen.wait_for(READY)
+        screen.type("/quit\n")
+        assert screen.end() == 0
+    assert "go on with" not in screen.screen
+    assert agentloop("sessions", "list", cwd=tmp_path).out == ""
 
 
 @pytest.mark.deep

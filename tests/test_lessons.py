@@ -435,4 +435,4 @@ def test_the_command_line_runs_a_lesson_with_a_model(tmp_path: Path) -> None:
 def test_a_lesson_that_is_not_there_is_one_clear_line(tmp_path: Path) -> None:
     done = command_line("lessons", "99", cwd=tmp_path)
     assert (done.status, done.out) == (2, "")
-    assert "there is no lesson 99" in done.complaint()
+    assert done.complaint() == "agentloop: there is no lesson 99: they go from 0 to 18"

@@ -67,6 +67,20 @@ assert "openai" not in sys.modules
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.parametrize("asked", [True, False])
+def test_what_psycopg_logs_is_shown_only_where_the_host_asks_for_it(asked: bool, tmp_path: Path) -> None:
+    script = f"""
+import asyncio, contextlib, logging
+from agentloop.stores import open_store
+{"logging.basicConfig()" if asked else ""}
+with contextlib.suppress(Exception):
+    asyncio.run(open_store("postgresql://127.0.0.1:1/d").list())
+logging.getLogger("psycopg").warning("error ignored in rollback")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path)
+    assert (done.returncode, "error ignored in rollback" in done.stderr) == (0, asked)
+
+
 class Failing(Callbacks):
     """Raises before each compaction."""
 

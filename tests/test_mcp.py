@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, nullcontext
@@ -25,6 +26,7 @@ from agentloop.stream import AnyStreamEvent, ToolProgress
 from agentloop.testing import ScriptedModel, calls
 from agentloop.tools import ToolAnswer, ToolRegistry
 from tests.cli_kit import agentloop, terminal
+from tests.forks import environment
 from tests.kit import assert_valid
 from tests.mcp_plain_server import Behaviour, tool
 from tests.mcp_sdk_server import listening
@@ -98,6 +100,27 @@ async def test_each_kind_of_result_is_text(url: str) -> None:
         assert await answer_of(tools, "resources") == ToolAnswer(text, "ok")
         failed = await answer_of(tools, "fail")
     assert (failed.status, "the well is dry" in failed.text) == ("error", True)
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_what_the_sdk_logs_is_shown_only_where_the_program_asks_for_it(asked: bool, tmp_path: Path) -> None:
+    odd = {"jsonrpc": "2.0", "method": "notifications/progress", "params": {}}
+    servers = named(plain=plain(tmp_path, {"garbage": f"{json.dumps(odd)}\n"}))
+    lines = (
+        "import asyncio, logging, sys",
+        "from agentloop.integrations.mcp import mcp_tools",
+        "logging.basicConfig()" if asked else "",
+        "async def main():",
+        f"    async with mcp_tools({servers!r}) as tools:",
+        "        print(len(tools.tools))",
+        "        logging.getLogger('client').warning('of its own')",
+        "asyncio.run(main())",
+    )
+    program = [sys.executable, "-c", "\n".join(lines)]
+    done = subprocess.run(program, capture_output=True, text=True, env=environment(tmp_path), cwd=tmp_path)
+    assert (done.stdout, "Failed to validate notification" in done.stderr) == ("1\n", asked)
+    assert "of its own" in done.stderr
+    assert asked or done.stderr == "of its own\n"
 
 
 async def test_progress_is_shown_and_no_instructions_are_taken(url: str) -> None:

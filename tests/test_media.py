@@ -319,9 +319,15 @@ def test_paths_dropped_on_a_terminal_are_attached(tmp_path: Path) -> None:
     (tmp_path / "a shot.png").write_bytes(SHOT)
     (tmp_path / "b.pdf").write_bytes(PDF)
     spaced, plain = str(tmp_path / "a shot.png"), str(tmp_path / "b.pdf")
-    for text in (f"'{spaced}'", spaced.replace(" ", r"\ "), f'look at "{spaced}"', f"file://{spaced!r}"):
+    for text in (
+        f"'{spaced}'",
+        f"What is '{spaced}'?",
+        spaced.replace(" ", r"\ "),
+        f'look at "{spaced}"',
+        f"file://{spaced!r}",
+    ):
         assert [file.name for file in dropped_files(text)] == ["a shot.png"], text
-    assert [file.name for file in dropped_files(f"what's in {plain} and {plain}?")] == ["b.pdf"]
+    assert [file.name for file in dropped_files(f"what's in {plain}, and {plain}?")] == ["b.pdf"]
     assert dropped_files("see /etc/hosts and /no/such.png and ~no-such-user/a.png and b.pdf") == ()
 
 

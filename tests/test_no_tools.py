@@ -22,7 +22,7 @@ from agentloop.stream import AnyStreamEvent, RunEnded
 from agentloop.testing import ScriptedModel, calls
 from tests.cli_kit import agentloop
 from tests.media_kit import png
-from tests.refusing_kit import Refusing
+from tests.refusing_kit import Refusing, refusal
 from tests.strict_bodies import Body
 from tests.strict_dialects import NO_FORMATS, NO_TOOLS
 from tests.strict_provider import StrictProvider
@@ -71,6 +71,86 @@ def test_a_plain_agent_and_a_typed_one_work_on_a_server_without_tools(kind: Any,
     assert instructions["role"] == "system"
     assert instructions["content"].startswith("Be brief.\n\n")
     assert '"people": {"type": "integer"}' in instructions["content"]
+
+
+NO_TOOLS_ABROAD = [
+    "Ce modèle ne prend pas en charge les outils.",
+    "Le paramètre « tools » n'est pas accepté par ce modèle.",
+    "L'appel de fonctions est indisponible.",
+    "El modelo no admite herramientas.",
+    "Las llamadas a funciones no están disponibles.",
+    "Este modelo não suporta ferramentas.",
+    "O modelo não aceita chamadas de função.",
+    "Dieses Modell unterstützt keine Werkzeuge.",
+    "Funktionsaufrufe werden nicht unterstützt.",
+    "Tool-Aufrufe sind für dieses Modell abgeschaltet.",
+    "Il modello non supporta gli strumenti.",
+    "Ten model nie obsługuje narzędzi.",
+    "Dit model ondersteunt geen tools.",
+    "Modellen stöder inte verktyg.",
+    "Bu model araçları desteklemiyor.",
+    "Модель не поддерживает вызов функций.",
+    "このモデルはツールをサポートしていません。",
+    "이 모델은 도구를 지원하지 않습니다.",
+    "此模型不支援工具。",
+]
+
+
+@pytest.mark.parametrize(
+    ("words", "param"), [*((words, None) for words in NO_TOOLS_ABROAD), ("Requisição inválida.", "tools")]
+)
+@pytest.mark.parametrize(("kind", "status"), [(OpenAIChat, 422), (OpenAIResponses, 400)])
+def test_tools_refused_in_any_language_are_left_out_where_a_request_can_do_without(
+    words: str, param: str | None, kind: Any, status: int
+) -> None:
+    says = refusal(words, param, status=status)
+    brain = answers_by_turns("refused", "Hello.", "Again.", ROME)
+    with Refusing(lambda body: "tools" in body, says, brain) as server:
+        model = kind("m", base_url=server.url)
+        with SyncRunner(Agent(model)) as runner:
+            assert [runner.run("Hi", session_id="s").output for _ in range(2)] == ["Hello.", "Again."]
+        with SyncRunner(Agent(model, output=City)) as typed:
+            assert typed.run("Which city?").output == City(name="Rome", people=3)
+        assert ["tools" in body for body in server.bodies] == [True, False, False, False]
+
+
+@pytest.mark.parametrize(
+    "words", ["Requête refusée : outils interdits.", "tools: Tool names must be unique."]
+)
+def test_what_may_be_of_tools_is_believed_only_where_it_helps(words: str) -> None:
+    refused = [True, True, True]
+    with Refusing(lambda body: bool(refused) and refused.pop(), refusal(words)) as server:
+        model = OpenAIChat("m", base_url=server.url)
+        with SyncRunner(Agent(model)) as runner, pytest.raises(ModelRefusedError):
+            runner.run("Hi")
+        with SyncRunner(Agent(model, tools=[look])) as runner, pytest.raises(ModelRefusedError) as raised:
+            runner.run("Hi")
+        assert not raised.value.takes_no_tools
+        with SyncRunner(Agent(model)) as runner:
+            assert runner.run("Hi").output == "ok"
+    assert ["tools" in body for body in server.bodies] == [True, False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("words", "param"),
+    [
+        ("Le format « response_format » est indisponible.", None),
+        ("El modo JSON no es compatible con este modelo.", None),
+        ("Este modelo não aceita um esquema JSON.", None),
+        ("このモデルはJSONスキーマに対応していません。", None),
+        ("Ungültige Anfrage.", "response_format"),
+        ("Ungültige Anfrage.", "response_format.json_schema.schema"),
+    ],
+)
+def test_a_format_refused_in_any_language_is_asked_for_in_words(words: str, param: str | None) -> None:
+    says = refusal(words, param)
+    with Refusing(lambda body: "response_format" in body, says, lambda _: ROME) as server:
+        agent = Agent(OpenAIChat("m", base_url=server.url), output=Native(City))
+        with SyncRunner(agent) as runner:
+            told = [runner.run("Which city?").output for _ in range(2)]
+    assert told == [City(name="Rome", people=3)] * 2
+    assert ["response_format" in body for body in server.bodies] == [True, False, False]
+    assert all("tools" in body for body in server.bodies)
 
 
 @pytest.mark.parametrize("wording", NO_FORMATS)

@@ -149,6 +149,30 @@ def test_values_of_any_type_come_back_by_the_tool_by_the_format_and_in_words(ser
         assert asyncio.run(Runner(agent, transcripts=None).run("go")).output == value
 
 
+@dataclasses.dataclass
+class Measured:
+    values: dict[str, list[float | None]]
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "-Infinity"])
+@pytest.mark.parametrize("wrapped", [True, False])
+def test_a_number_that_json_lacks_is_refused_and_given_again(served: Any, wrapped: bool, number: str) -> None:
+    model, replies, knows = served
+    wanted: Any = float if wrapped else Measured
+    given = [5.5 if wrapped else {"values": {"a": [1.5, None]}}]
+    given.insert(0, number if wrapped else {"values": {"a": [1.5, number]}})
+    value = 5.5 if wrapped else Measured({"a": [1.5, None]})
+    for output in (wanted, Native(wanted)):
+        texts = [json.dumps({"answer": each} if wrapped else each) for each in given]
+        in_text = knows == "words" or isinstance(output, Native)
+        by_tool = [Reply(calls=(Call(name="final_answer", arguments=each),)) for each in texts]
+        replies[:] = texts if in_text else by_tool
+        result = asyncio.run(Runner(Agent(model, output=output), transcripts=None).run("go"))
+        assert result.output == value
+        assert sum("NaN" in message.text for message in result.messages) == 1
+        assert replies == []
+
+
 @pytest.mark.parametrize("kind", [OpenAIChat, OpenAIResponses])
 def test_the_agents_requests_alone_ask_for_the_format_of_the_provider(kind: Any, tmp_path: Path) -> None:
     def brain(body: Body) -> str:
@@ -467,6 +491,15 @@ async def test_what_an_answer_gives_so_far_begins_anew_with_another_try() -> Non
     runner = Runner(Agent(_Piecewise(text, *parts), output=Native(City)), transcripts=None)
     events = await watched(runner, "go")
     assert [event.output for event in events if isinstance(event, OutputDelta)] == [json.loads(text)]
+
+
+async def test_no_partial_answer_holds_a_number_that_json_lacks() -> None:
+    text = json.dumps({"people": "inf", "name": "Rome"})
+    output = create_model("Place", people=(float, ...), name=(str, ...))
+    model = _Piecewise(text, TextPart(text=text))
+    runner = Runner(Agent(model, output=Native(output), max_steps=1), transcripts=None)
+    events = await watched(runner, "go")
+    assert not any(isinstance(event, OutputDelta) for event in events)
 
 
 async def test_half_a_character_in_an_answer_ends_no_run() -> None:

@@ -306,3 +306,8 @@ def test_l21_the_command_line_names_the_way_on_after_a_refusal(tmp_path: Path) -
         )
     assert other.status == 1
     assert "rewind" not in other.err
+    with Refusing(lambda _: True, refusal("m does not support tools")) as server:
+        other = agentloop("-p", "Hello.", "-m", "m", "--base-url", server.url, cwd=tmp_path)
+    assert other.status == 1
+    assert "--tools none" in other.err
+    assert "rewind" not in other.err

@@ -196,6 +196,17 @@ NO_RM = Rules(allow=["shell"], deny=["shell(rm *)", "shell(git push*)"])
         ("setpriv rm x", "deny"),
         ("toybox rm x", "deny"),
         ("/lib64/ld-linux-x86-64.so.2 /bin/rm x", "deny"),
+        ("git clone -u rm a b", "deny"),
+        ("git -C x clone -qu 'rm x' a b", "deny"),
+        ("git clone --upload-pack 'ls; rm x' a b", "deny"),
+        ("git fetch --upload-pack rm a", "deny"),
+        ("git ls-remote --exec rm a", "deny"),
+        ("go build -toolexec rm .", "deny"),
+        ("go build -toolexec=rm .", "deny"),
+        ("rg --pre rm x", "deny"),
+        ("scp -S rm a b:c", "deny"),
+        ("man -P 'rm x' ls", "deny"),
+        ("rlwrap rm x", "deny"),
     ],
 )
 def test_what_is_denied_is_found_wherever_it_stands(line: str, verdict: str) -> None:
@@ -230,6 +241,36 @@ git grep -Ox y
 git difftool --extcmd=x
 git difftool -yx x
 git clone -ux a b
+git clone -u x a b
+git clone --upload-pack x a b
+git fetch --upload-pack x a
+git push --receive-pack x a
+git fetch 'ext::x' a
+git send-email --to-cmd x
+tar -x --to-command x
+tar -x --to-c=x
+tar --rsh-command x -f a:b
+sort --compress-program x f
+rsync --rsh x a b
+scp -o ProxyCommand=x a b
+nc -e x host 9
+ncat --sh-exec x host 9
+tcpdump -z x
+install -s --strip-program x a b
+man --pager x ls
+bat --pager=x f
+go vet -vettool x
+gcc -wrapper x f.c
+svn diff --diff-cmd x
+hg clone --ssh x a
+zip -T --unzip-command x a
+rg --pre x y
+rg --hostname-bin x y
+fzf --preview x
+pdflatex --shell-escape x
+emacsclient --eval x
+bundle exec x
+pyenv exec x
 git filter-branch --tree-filter x
 git config core.fsmonitor x
 git config Alias.log '!x'
@@ -273,6 +314,14 @@ git switch -c x
 git commit -mfix
 git clone --recursive x
 git push -u origin
+git push -uf origin
+git add -u
+git --no-pager log
+git clone -b main x
+pip install --pre x
+rg --pretty x
+black --preview x.py
+docker ps --filter name=x
 git config user.name x
 git add src/index.py
 git log -SFOO

@@ -36,6 +36,13 @@ def warn(event: str, **fields: object) -> None:
         log(event, **fields)
 
 
+def leave_to_host(library: str) -> None:
+    """Let a library that we use log where the host's logging has it, and on no standard error unasked."""
+    logger = logging.getLogger(library)
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
+
+
 def _to_standard_logging(event: str, **fields: object) -> None:
     words = "".join(f" {name}={value!r}" for name, value in fields.items())
     # A handler that writes UTF-8 fails on half a character.

@@ -116,9 +116,9 @@ class Chat:
             )
             async with aclosing(run) as events:
                 async for event in events:
-                    if not self.spoke:
+                    if isinstance(event, MessageAdded) and not self.spoke:
                         warn(self._console, window_notice(self._runner.agent.model))
-                    self.spoke = True
+                        self.spoke = True
                     self._tally.add(event)
                     await view.show(event)
         finally:

@@ -121,7 +121,9 @@ def _options_of_commands() -> Iterator[tuple[str, Collection[str]]]:
 
 def is_refusal_of_message(error: BaseException) -> bool:
     """Whether it may be what the request says that a server refused for good."""
-    return isinstance(error, ModelRefusedError) and error.status in _OF_MESSAGES
+    if not isinstance(error, ModelRefusedError):
+        return False
+    return error.status in _OF_MESSAGES and not error.takes_no_tools
 
 
 def with_option(error: str, limit: LimitName | None) -> str:

@@ -105,6 +105,9 @@ def _misread(typed: str) -> tuple[str, ...]:
     return ("the prompt is not in UTF-8: � stands for each byte that cannot be read",)
 
 
+_SENTENCE_ENDS = ".,;:!?)"
+
+
 def dropped_files(text: str) -> tuple[File, ...]:
     """The images and PDFs whose absolute paths stand in the text, as terminals write what is dropped."""
     try:
@@ -112,7 +115,7 @@ def dropped_files(text: str) -> tuple[File, ...]:
     except ValueError:  # a quote that is not closed, as in any text
         words = text.split()
     found = []
-    for word in dict.fromkeys(word.removeprefix("file://") for word in words):
+    for word in dict.fromkeys(word.removeprefix("file://").rstrip(_SENTENCE_ENDS) for word in words):
         if word.startswith(("/", "~")) and word.lower().endswith(_DROPPED):
             with suppress(UsageError):  # no such file or home: a word like any other
                 found.append(File(path=read_path(word)))

@@ -36,7 +36,8 @@ def lessons(number: int | None, prompt: str | None, real: str | None, source: bo
             click.echo(f"{each:>3}  {path.stem}: {motto}")
         return 0
     if number not in found:
-        raise UsageError(f"there is no lesson {number}: there are {', '.join(map(str, found)) or 'none'}")
+        numbers = f"they go from {min(found)} to {max(found)}" if found else "none is installed"
+        raise UsageError(f"there is no lesson {number}: {numbers}")
     if source and (prompt is not None or real is not None):
         raise UsageError(
             f"--source runs nothing, so it takes no {'--model' if prompt is None else '--prompt'}"

@@ -1,7 +1,6 @@
 """The MCP servers of a call: those that `--mcp` names, and those of the folder's `.mcp.json` after a yes."""
 
 import json
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -55,8 +54,6 @@ async def with_mcp(agent: Agent[Any], settings: Settings, console: Console) -> A
     if not settings.mcp:
         yield agent
         return
-
-    logging.getLogger("mcp").addHandler(logging.NullHandler())  # what it logs of faults is told in a line
 
     def tell(line: str) -> None:
         warn(console, redacted(line, settings.redact))

@@ -57,7 +57,8 @@ class RunFigures:
     """Sums over the events seen; grows with each.
 
     `earlier` are compactions of the session before them; `goes_on` says that it was there before them,
-    `stored` that it is there behind them. `refused` says that the server will not take what is asked.
+    `stored` that it is there behind them. `refused` says that the server will not take what is asked. `asked`
+    are the ids of calls that an answer is given to, until it is taken.
     """
 
     model: str = ""
@@ -79,6 +80,7 @@ class RunFigures:
     context: ContextStatus | None = None
     ended: RunEnded | None = None
     waiting: Sequence[Pending] = ()
+    asked: Sequence[str] = ()
 
     def add(self, event: StreamEvent) -> None:
         """Take one more event into account."""
@@ -96,6 +98,8 @@ class RunFigures:
                         self.cost = (self.cost or 0.0) + event.cost
             case ResultsCleared():
                 self.clearings += 1
+            case ApprovalGiven():
+                self.asked = ()
             case CompactionEnded(status="done"):
                 self.compactions += 1
                 self.hidden.update(event.archived)

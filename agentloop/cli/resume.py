@@ -204,12 +204,12 @@ def settings_of_run(settings: Settings, began: RunStartRecord) -> Settings:
             chosen = getattr(settings, name) if name != "model" or not settings.model_is_fallback else None
             if read != chosen:
                 taken[name] = read
-                flags += flag, str(value)
+                flags += (flag, str(value)) if read != getattr(settings, name) else ()
     fallback = settings.model_is_fallback and "model" not in taken
     words = [f"the session goes on with {shlex.join(flags)}, as before: give other options to change that"]
     asks = settings.asks_for_model and said.get("model") is None
     resumed = replace(settings, **taken, model_is_fallback=fallback, asks_for_model=asks)
-    told = "; ".join([*(words if taken else ()), *_missing_headers(resumed, began.setup)])
+    told = "; ".join([*(words if flags else ()), *_missing_headers(resumed, began.setup)])
     return replace(resumed, resumed_with=told) if told else resumed
 
 

@@ -104,7 +104,7 @@ async def run_once(call: RunCall, writer: AnswerWriter, console: Console) -> int
     if tally.stored and (tally.context is not None or (tally.goes_on and tally.run_id != "")):
         for line in compaction_report(tally, call.settings.transcripts):
             console.print(Text(line, style="yellow"))
-        waiting = [each.call_id for each in outcome.pending]
+        waiting = [each.call_id for each in outcome.pending] or tally.asked
         hint = partial(approve_hint, calls=waiting) if waiting else resume_hint
         say(console, hint(tally.session_id, call.settings), style="dim")
         if tally.refused:
@@ -231,6 +231,7 @@ async def _run(
     how: dict[str, Any] = {"limits": settings.limits, "on_event": events.put_nowait}
     if call.answer:
         how["answers"] = call.answer(await runner.pending(session_id), config_of(runner).registry.names)
+        tally.asked = [*how["answers"]]
     prompt = call.prompt.whole
     run = asyncio.create_task(
         runner.resume(session_id, **how)

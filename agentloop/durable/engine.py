@@ -7,7 +7,6 @@ another execution of the run is to find the session as the last one left it.
 
 import asyncio
 import contextlib
-import logging
 import re
 import threading
 import time
@@ -25,7 +24,7 @@ from sqlalchemy import URL
 from sqlalchemy.exc import DBAPIError
 
 from agentloop._plumbing.aio import in_thread, is_ctrl_c, to_its_end
-from agentloop._plumbing.host_logging import warn
+from agentloop._plumbing.host_logging import leave_to_host, warn
 from agentloop._plumbing.to_text import error_text
 from agentloop.durable.orders import (
     APPLICATION,
@@ -101,13 +100,6 @@ def schema_name(sessions: str) -> str:
     if _PLAIN.fullmatch(sessions):
         return f"{_OF_PUBLIC}_{sessions}"
     return f"{_OF_PUBLIC}_{sha256(sessions.encode()).hexdigest()}"[:_LONGEST]
-
-
-def silence_dbos_log() -> None:
-    """Leave DBOS's log to the host: without a handler of ours it would write to standard error itself."""
-    logger = logging.getLogger("dbos")
-    if not logger.handlers:
-        logger.addHandler(logging.NullHandler())
 
 
 _REFUSES_PICKLES: ContextVar[bool] = ContextVar("refuses_pickles", default=False)
@@ -425,7 +417,7 @@ async def start_dbos(choice: EngineChoice, work: RunWork) -> DBOS:
     if not _ONE_AT_A_TIME.acquire(blocking=False):
         raise UsageError("a worker runs in this process already: DBOS allows one, start another process")
     try:
-        silence_dbos_log()
+        leave_to_host("dbos")
         have_pickles_refused()
         tables = await find_tables(choice.url)
         with as_store_errors():

@@ -13,6 +13,7 @@ from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer, EnqueueOptions, W
 
 from agentloop._plumbing.aio import in_thread
 from agentloop._plumbing.checks import MOST_COUNT, checked_name, shown, texts_or_none, whole_or_none
+from agentloop._plumbing.host_logging import leave_to_host
 from agentloop.approvals import Answers, checked_answers
 from agentloop.durable.engine import (
     DbosTables,
@@ -23,7 +24,6 @@ from agentloop.durable.engine import (
     not_lost,
     refusing_pickles,
     retry_while_away,
-    silence_dbos_log,
     with_missing,
 )
 from agentloop.durable.orders import (
@@ -103,7 +103,7 @@ class QueueClient:
         """The client; DBOS's tables are made where they are not there, since no worker may have started."""
         with self._opening:
             if self._client is None:
-                silence_dbos_log()
+                leave_to_host("dbos")
                 have_pickles_refused()
                 client = DBOSClient(
                     system_database_url=tables.url,

@@ -10,6 +10,7 @@ server says so, and begins anew, after waits that grow, where the server has die
 
 import asyncio
 import json
+import logging
 import os
 import signal
 from asyncio.subprocess import PIPE, Process
@@ -20,7 +21,7 @@ from typing import Any
 
 from agentloop._plumbing.aio import in_thread, to_its_end
 from agentloop._plumbing.checks import finite_above_zero
-from agentloop._plumbing.host_logging import warn
+from agentloop._plumbing.host_logging import leave_to_host, warn
 from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.to_text import first_line
 from agentloop._plumbing.truncate import beginning, head
@@ -40,6 +41,7 @@ try:
     import httpx2
     from mcp import Client, MCPError
     from mcp import types as mcp_types
+    from mcp.client import session as sdk_session
     from mcp.client.streamable_http import streamable_http_client
     from mcp.client.subscriptions import SubscriptionLost
     from mcp.shared.message import SessionMessage
@@ -66,8 +68,21 @@ _MOST_NAME_CHARS, _MOST_DESCRIPTION_CHARS, _MOST_TOLD_CHARS = 64, 1_024, 300
 _STDERR_BYTES = 4_096
 
 
+_SDK_CLIENT_LOG = logging.getLogger("client")
+"""Where the SDK's client logs, by a name that a program's own logger may have too."""
+
+
 def _log(line: str) -> None:
     warn("mcp", what=line)
+
+
+def _leave_log_to_host() -> None:
+    leave_to_host("mcp")
+    _SDK_CLIENT_LOG.addFilter(_is_heard)
+
+
+def _is_heard(record: logging.LogRecord) -> bool:
+    return record.pathname != sdk_session.__file__ or _SDK_CLIENT_LOG.hasHandlers()
 
 
 class McpTools(ToolSet):
@@ -169,6 +184,7 @@ async def mcp_tools(
     finite_above_zero("timeout_seconds", timeout_seconds)
     if isinstance(taken, str) or not isinstance(taken, Collection) or not callable(tell):
         raise UsageError("taken must be a list of names, and tell a function of a line")
+    _leave_log_to_host()
     tools = McpTools(servers_in(sources), taken, tell, timeout_seconds)
     tasks = [asyncio.create_task(server.keep()) for server in tools._servers]
     try:

@@ -25,7 +25,7 @@ from agentloop.prompts import DENIED, OTHER_SERVER, REJECTED
 from agentloop.run.state import Run
 from agentloop.sessions import Session, Sessions, branch_in
 from agentloop.stream import ApprovalGiven, ApprovalNeeded, CallbackFailed
-from agentloop.tools import RunContext, ToolAnswer, object_of
+from agentloop.tools import ArgumentsError, RunContext, ToolAnswer, object_of
 
 Write = Callable[[Event], Awaitable[None]]
 """Puts a record into the log."""
@@ -183,6 +183,8 @@ def _check_runs(run: Run, session: Session, pending: Pending, reply: Approve) ->
     with run.context_for(session, pending.call_id) as context:
         try:
             tool.signature.bind(context, arguments)
+        except ArgumentsError as error:
+            raise UsageError(f"{name} cannot be called so: {error}") from error
         except Exception as error:
             raise UsageError(f"{name} cannot be called so: {error_text(error)}") from error
 

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from agentloop._plumbing.faces import loaded_later
-from agentloop.tools.invoke import RunThread, ToolAnswer, object_of, spill
+from agentloop.tools.invoke import ArgumentsError, RunThread, ToolAnswer, object_of, spill
 from agentloop.tools.registry import Tool, ToolRegistry, is_tool, tool
 from agentloop.tools.run_context import RunContext
 from agentloop.tools.tool_set import ToolSet, notice_from, put_away_by, text_from, tool_of

@@ -38,6 +38,7 @@ from agentloop.prompts import (
     ANSWER_GIVEN_TWICE,
     ANSWER_IN_TEXT_REFUSED,
     ANSWER_IN_WORDS,
+    ANSWER_NOT_FINITE,
     ANSWER_REFUSED,
     ANSWER_TAKEN,
     FINAL_ANSWER,
@@ -82,9 +83,12 @@ class AnswerForm:
         """The value.
 
         Raises:
-            ArgumentsError: they do not fit.
+            ArgumentsError: they do not fit, or give a number that JSON does not have.
         """
-        return self._value_in(fitting(self._checked, arguments))
+        value = self._value_in(fitting(self._checked, arguments))
+        if _holds_nan(self._plain(value)):
+            raise ArgumentsError(ANSWER_NOT_FINITE)
+        return value
 
     def read_value(self, value: Any) -> Any:
         """The same of a value that stands alone, or in its object.
@@ -105,13 +109,10 @@ class AnswerForm:
         text = json.dumps(self._object_of(value))
         try:
             part = self._value_in(self.validator.validate_json(text, allow_partial=True))
-            if self.serializer is None:
-                return part
-            return self.serializer.to_python(
-                part, mode="json", by_alias=True, exclude_unset=True, warnings="error"
-            )
         except Exception:  # noqa: BLE001 — a validator of the type's author may raise anything
             return None
+        plain = self._plain(part)
+        return None if _holds_nan(plain) else plain
 
     def dump(self, value: Any) -> str:
         """The JSON text of a value.
@@ -122,6 +123,17 @@ class AnswerForm:
         if self.serializer is None:
             return json.dumps(value, ensure_ascii=False)
         return self.serializer.to_json(value, by_alias=True, warnings="error").decode()
+
+    def _plain(self, value: Any) -> Any:
+        """What of the value was given, as JSON gives it; None where its type cannot say."""
+        if self.serializer is None:
+            return value
+        try:
+            return self.serializer.to_python(
+                value, mode="json", by_alias=True, exclude_unset=True, warnings="error"
+            )
+        except Exception:  # noqa: BLE001 — a serializer of the type's author may raise anything
+            return None
 
     def _checked(self, arguments: Json) -> Any:
         return self.validator.validate_json(json.dumps(arguments))
@@ -305,6 +317,15 @@ class GrowingOutput:
             if tool in (None, form.name) and (part := form.fitting_part(value)) is not None:
                 return part
         return None
+
+
+def _holds_nan(plain: Any) -> bool:
+    """Whether a number of the value is none that JSON has: a text may give a `float` NaN or infinity."""
+    try:
+        json.dumps(plain, allow_nan=False)
+    except ValueError:
+        return True
+    return False
 
 
 def _json_so_far(text: str) -> Any:

@@ -38,6 +38,8 @@ from agentloop.providers.openai.refusals import (
     ONLY_STREAMS,
     REASONING_MISSED,
     Refusal,
+    may_refuse_format,
+    may_refuse_tools,
     refused_fields,
     refused_words,
     refuses_format,
@@ -203,21 +205,29 @@ class Dialect:
         """Whether requests stream where that is `wished`, or is not: as the server must or can have it."""
         return wished if self.streams is None else self.streams
 
-    def after(self, refusal: Refusal, sent: Json) -> "Dialect":
+    def after(self, refusal: Refusal, sent: Json, *, needs_tools: bool = True) -> "Dialect":
         """The dialect to speak after this refusal of `sent`; the same where it is about something else.
 
         What a request cannot do without is never left out: model, messages and the tools that it needs. The
         limit is, where both of its names are refused. `sent` may be of an older dialect, beside a request
-        that found this one: what was found out is never given up again.
+        that found this one: what was found out is never given up again. Tools that are not needed are left
+        out too where the refusal speaks of them in words that nobody here knows.
         """
-        learnt = (lesson(self, refusal, sent) for lesson in _LESSONS)
+        lessons = _LESSONS if needs_tools else (*_LESSONS, _perhaps_without_tools)
+        learnt = (lesson(self, refusal, sent) for lesson in lessons)
         return next((dialect for dialect in learnt if dialect is not None), self)
 
     def taken_back(self, before: "Dialect", after: "Dialect") -> "Dialect":
         """The dialect without a change that did not help, as far as nobody had asked for what it left out."""
         own = (after.without - before.without) & OWN_FIELDS.keys()
         reasoning = before.reasoning if self.reasoning == after.reasoning else self.reasoning
-        return replace(self, without=self.without - own, reasoning=reasoning)
+        return replace(
+            self,
+            without=self.without - own,
+            reasoning=reasoning,
+            without_tools=self.without_tools and before.without_tools >= after.without_tools,
+            without_format=self.without_format and before.without_format >= after.without_format,
+        )
 
     def adapt_request(self, request: ModelRequest) -> ModelRequest:
         """The request without the tools and the format that this server does not take, in words instead."""
@@ -368,6 +378,16 @@ def _without_format(dialect: Dialect, refusal: Refusal, sent: Json) -> Dialect |
     return replace(dialect, without_format=True) if is_new else None
 
 
+def _perhaps_without_tools(dialect: Dialect, refusal: Refusal, sent: Json) -> Dialect | None:
+    is_new = not dialect.without_tools and may_refuse_tools(refusal, sent)
+    return replace(dialect, without_tools=True) if is_new else None
+
+
+def _perhaps_without_format(dialect: Dialect, refusal: Refusal, sent: Json) -> Dialect | None:
+    is_new = not dialect.without_format and may_refuse_format(refusal, sent)
+    return replace(dialect, without_format=True) if is_new else None
+
+
 def _shorter_answer(dialect: Dialect, refusal: Refusal, sent: Json) -> Dialect | None:
     asked = next((sent[name] for name in _LIMITS if isinstance(sent.get(name), int)), None)
     if asked is None or (most := refusal.most_output(asked)) is None:
@@ -418,5 +438,7 @@ _LESSONS: tuple[Lesson, ...] = (
     _without_tools,
     # A place tells less than a name: all that is wrong with a message is said of its place.
     _less_where_it_points,
+    # What it says of the format is not known: to go on without may help, and is given up where it does not.
+    _perhaps_without_format,
 )
 """In this order: the first that a refusal is of is learnt."""

@@ -228,7 +228,7 @@ class ServedModel:
     async def _answer_to(self, request: ModelRequest) -> AsyncGenerator[ModelPart, None]:
         """One try, in the dialect that the server turns out to speak."""
         server = self._choice.server()
-        asker: _Asker = "agent" if request.purpose == "agent" else "side"
+        asker = _asker_of(request)
         learnt: list[BodyChange] = []
         for changes_left in range(MOST_CHANGES, -1, -1):
             dialect, told = self._dialects[asker], False
@@ -253,7 +253,7 @@ class ServedModel:
             if changes_left and not told and (refusal := failure.refusal) is not None:
                 kept = self._kept & self._fields.keys()
                 sent = {name: value for name, value in body.items() if name not in kept}
-                is_new = self._learn(refusal, {**sent, "stream": streams}, dialect, server, learnt, asker)
+                is_new = self._learn(refusal, {**sent, "stream": streams}, dialect, server, learnt, request)
                 if is_new and self._adapted(request, self._dialects[asker]) != (streams, body):
                     continue
             if failure.is_final:
@@ -286,17 +286,19 @@ class ServedModel:
         spoken: Dialect,
         server: Server,
         learnt: list[BodyChange],
-        asker: _Asker,
+        request: ModelRequest,
     ) -> bool:
         """Whether the refusal tells of another dialect; a request beside it may have found it before."""
+        asker = _asker_of(request)
         before = self._dialects[asker]
         for each in _LEARN_FROM[asker]:
-            self._dialects[each] = self._dialects[each].after(refusal, sent)
+            self._dialects[each] = self._dialects[each].after(refusal, sent, needs_tools=request.needs_tools)
         now = self._dialects[asker]
         learnt.append((before, now))
         if changes := now.changes(before):
             warn("dialect_changed", model=server.model, server=server.place, **changes)
-        return spoken.after(refusal, sent) != spoken and now != spoken
+        helps = spoken.after(refusal, sent, needs_tools=request.needs_tools) != spoken
+        return helps and now != spoken
 
     def _take_back(self, learnt: list[BodyChange], asker: _Asker) -> None:
         """Go back on what this try left out in vain; what was found beside it stays."""
@@ -306,9 +308,11 @@ class ServedModel:
 
     def _with_what_helps(self, failure: Failure, sent: Body) -> AgentLoopError:
         error, helps = failure.as_error(), ""
+        if not isinstance(error, ModelRefusedError):
+            return error
         if failure.refusal is not None and refuses_tools(failure.refusal, sent):
-            helps = _NO_TOOLS
-        elif isinstance(error, ModelRefusedError) and error.status == 404:
+            error.takes_no_tools, helps = True, _NO_TOOLS
+        elif error.status == 404:
             helps = self._missing
         if helps:
             error.args = (f"{error}; {helps}",)
@@ -321,6 +325,10 @@ class ServedModel:
         return ContextTooLongError(
             f"{error}; it is larger than any request answered so far: taken as too long"
         )
+
+
+def _asker_of(request: ModelRequest) -> _Asker:
+    return "agent" if request.purpose == "agent" else "side"
 
 
 async def _in_one_piece(answer: Answer) -> AsyncGenerator[ModelPart, None]:

@@ -225,6 +225,18 @@ NO_FORMAT = Subject(
 )
 """The form that an answer is to have."""
 
+SPEAKS_OF_TOOLS = Subject(
+    _FORM,
+    r"(?<![\w.])(tools?|function[ -]?call(s|ing)?|functions)(?!\.?[\w\[])|outil|herramienta|ferramenta"
+    r"|werkzeug|strument|narzędzi|verktyg|hulpmiddel|araçlar|công cụ|инструмент|أدوات|टूल|ツール|도구|工具"
+    r"|fonction|funci[oó]n|funç|funzion|funktion|funkcj|fonksiyon|функци|関数|함수|函[数數]",
+    never=r"\btools?(\[|\.)\d",
+)
+"""Tools at all, in any of some languages, whatever is said of them."""
+
+SPEAKS_OF_FORMAT = Subject(_FORM, r"json|response_format|text\.format", never=r"\btools?(\[|\.)\d")
+"""The form of an answer, by what has no other name in any language, whatever is said of it."""
+
 _FIRST_ROLE: FieldPlace = ("messages", 0, "role")
 _MOST_DIGITS = 10
 _WRITTEN = re.compile(
@@ -523,8 +535,12 @@ def refuses_format(refusal: Refusal, sent: Json) -> bool:
     """Whether it is of the form in which `sent` asks for an agent's answer."""
     if not asks_for_answer(sent) or not (refusal.is_of(UNKNOWN) or refusal.is_of(INVALID)):
         return False
-    named = (path[: len(each)] == each for path in _paths_in(refusal) for each in _FORMATS)
-    return refusal.is_of(NO_FORMAT) or any(named)
+    return refusal.is_of(NO_FORMAT) or _points_at(refusal, _FORMATS)
+
+
+def may_refuse_format(refusal: Refusal, sent: Json) -> bool:
+    """Whether it may be of that form, in whatever language: to be tried without."""
+    return asks_for_answer(sent) and (refusal.is_of(SPEAKS_OF_FORMAT) or _points_at(refusal, _FORMATS))
 
 
 def refuses_tools(refusal: Refusal, sent: Json) -> bool:
@@ -535,6 +551,18 @@ def refuses_tools(refusal: Refusal, sent: Json) -> bool:
         return True
     named = ("tools",) in _paths_in(refusal) or _speaks_of("tools", refusal.text)
     return named and refusal.is_of(UNKNOWN)
+
+
+def may_refuse_tools(refusal: Refusal, sent: Json) -> bool:
+    """Whether it may be of all the tools in `sent`, in whatever language: to be tried without."""
+    is_of_field = refusal.is_of_what_was_sent and ("tools",) in _paths_in(refusal)
+    return "tools" in sent and (is_of_field or refusal.is_of(SPEAKS_OF_TOOLS))
+
+
+def _points_at(refusal: Refusal, fields: Iterable[FieldPath]) -> bool:
+    """Whether a place that it names lies in one of these fields of what was sent."""
+    paths = _paths_in(refusal)
+    return refusal.is_of_what_was_sent and any(path[: len(each)] == each for path in paths for each in fields)
 
 
 def _paths_in(refusal: Refusal) -> list[FieldPath]:

@@ -17,7 +17,7 @@ from psycopg import AsyncConnection, Error
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 
-from agentloop._plumbing.host_logging import warn
+from agentloop._plumbing.host_logging import leave_to_host, warn
 from agentloop.errors import ConflictError, DamagedError, StoreError
 from agentloop.stores.postgres.address import Address, address_of
 from agentloop.stores.postgres.faults import fault, is_lost, state_of
@@ -214,6 +214,7 @@ async def connect(conninfo: str) -> "_Connection":
     Raises:
         Error: as psycopg and libpq raise it, without the password.
     """
+    leave_to_host("psycopg")
     return await _Connection.connect(conninfo, autocommit=True, prepare_threshold=None)
 
 
