@@ -342,6 +342,6 @@ def test_what_nobody_set_is_shown_as_it_holds(tmp_path: Path) -> None:
     held = {key: setting["value"] for key, setting in shown(tmp_path).items()}
     assert [held[key] for key in ("redact", "todo", "no-stream", "window")] == ["on", "false", "false", "-"]
     agentloop("config", "set", "window", "64k", cwd=tmp_path)
-    assert "needs VALUE" in refused(tmp_path, "config", "set", "window")
+    assert "missing argument 'VALUE…'" in refused(tmp_path, "config", "set", "window")
     for told in ("is taken out", "is not set there"):
         assert agentloop("config", "unset", "window", cwd=tmp_path).err.endswith(f"window {told}\n")

@@ -237,7 +237,7 @@ def test_a_secret_in_a_prompt_never_reaches_the_queue(url: str, tmp_path: Path) 
         (("worker", "-m", "offline", "--rate", "fast", "--store", "postgresql://h/d"), "--rate: 'fast'"),
         (
             ("worker", "-m", "offline", "--owner", "ann", "--store", "postgresql://h/d"),
-            "--owner has no",
+            "no such option '--owner': ",
         ),
         (("worker", "--concurrency", "0", "--store", "postgresql://h/d"), "--concurrency"),
         (("worker", "--concurrency", "9" * 20, "--store", "postgresql://h/d"), "is more than"),

@@ -8,9 +8,9 @@ from typing import Any, Literal
 import pytest
 
 from agentloop import Todo
-from agentloop.cli.answer_writers import json_line
+from agentloop.cli.answer_writer import json_line
 from agentloop.cli.build import DEFAULT, LONGEST_CHARS, build, default_instructions, load_tools
-from agentloop.cli.chat import Command, command_in
+from agentloop.cli.chat import command_in
 from agentloop.cli.durable import RunEdges
 from agentloop.cli.progress import (
     EventLines,
@@ -320,17 +320,17 @@ def test_compaction_can_be_switched_off() -> None:
         ("hello", None),
         ("/etc/hosts says what?", None),
         ("what is /help", None),
-        ("/help", Command(name="help")),
-        ("/Help", Command(name="help")),
-        ("?", Command(name="help")),
-        ("/?", Command(name="help")),
-        ("exit", Command(name="exit")),
-        ("Quit", Command(name="quit")),
+        ("/help", ("help", "")),
+        ("/Help", ("help", "")),
+        ("?", ("help", "")),
+        ("/?", ("help", "")),
+        ("exit", ("exit", "")),
+        ("Quit", ("quit", "")),
         ("exit the loop", None),
-        ("/compact the parsers\nand more", Command(name="compact", rest="the parsers\nand more")),
+        ("/compact the parsers\nand more", ("compact", "the parsers\nand more")),
     ],
 )
-def test_what_is_a_command_of_the_chat(message: str, command: Command | None) -> None:
+def test_what_is_a_command_of_the_chat(message: str, command: tuple[str, str] | None) -> None:
     assert command_in(message) == command
 
 

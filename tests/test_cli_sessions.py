@@ -342,8 +342,7 @@ def test_what_can_be_no_filter_of_an_export_is_one_line(
 def test_an_export_that_takes_nothing_says_so(merged: Path) -> None:
     done = sessions("export", "merged", "--range", "90-", cwd=merged)
     assert json.loads(done.out) == []
-    assert "nothing in the session is all of what was asked for: it has " in done.complaint()
-    assert done.complaint().endswith("up to position 8")
+    assert "nothing in the session is all of what was asked for" in done.complaint()
 
 
 @pytest.mark.deep

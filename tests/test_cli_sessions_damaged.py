@@ -204,7 +204,7 @@ async def test_a_check_of_some_sessions_names_what_is_damaged(place: Path) -> No
         done = agentloop("sessions", "check", *words, cwd=place)
         assert (done.status, len(done.out.splitlines())) == (1, 1)
         assert name in done.out
-        assert done.complaint().endswith("1 fault was found: restore a copy of what is damaged")
+        assert done.complaint().endswith("1 fault found: restore a copy of what is damaged")
 
 
 async def test_a_store_that_cannot_be_read_has_no_damaged_records() -> None:

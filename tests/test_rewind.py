@@ -271,11 +271,11 @@ def test_a_turn_taken_back_is_no_compaction_and_fewer_than_asked_for_are_named(t
     assert agentloop("rewind", "s", cwd=tmp_path).status == 0
     assert "0 compactions" in agentloop("-r", "s", "-p", "Four.", cwd=tmp_path).err
     done = agentloop("rewind", "s", "--turns", "9", cwd=tmp_path)
-    assert done.out == "taken back: all 3 turns there are, not 9; undo gives them back\n"
+    assert done.out == "taken back: the newest 3 turns, and there are no 9; undo gives them back\n"
     refused = agentloop("rewind", cwd=tmp_path)
     assert (refused.status, refused.complaint()) == (
         2,
-        "agentloop: `agentloop rewind` needs ID: `agentloop sessions list --all` shows the ids",
+        "agentloop: missing argument 'ID': `agentloop rewind --help` shows how",
     )
 
 

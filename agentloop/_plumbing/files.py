@@ -4,7 +4,6 @@ import os
 import stat
 from pathlib import Path
 
-from agentloop._plumbing.private_files import refused
 from agentloop.errors import UsageError
 
 _PIECE_BYTES = 1_000_000
@@ -28,22 +27,31 @@ def beginning_of(path: Path, most_bytes: int) -> bytearray:
     return data
 
 
-def read_text(path: Path, most_bytes: int) -> str:
+def text_of(path: Path, *, most_bytes: int = 1_000_000) -> str:
     """What a file in UTF-8 holds, without a mark at its beginning.
 
     Raises:
-        UsageError: it is no regular file, cannot be read, holds more, or is in another encoding; in a line
-            that begins with its path.
+        UsageError: it cannot be read, is no file with an end, holds more, or is in another encoding.
     """
+    name = repr(str(path))
     try:
         data = beginning_of(path, most_bytes + 1)
-        if len(data) > most_bytes:
-            raise ValueError(f"it holds more than {most_bytes // 1_000_000} MB")
+    except (OSError, ValueError) as error:
+        fault = getattr(error, "strerror", None) or error
+        raise UsageError(f"{name} cannot be read: {fault}: check the path") from error
+    if len(data) > most_bytes:
+        raise UsageError(f"{name} holds more than {most_bytes // 1_000_000} MB: name a smaller one")
+    return decoded(data, name)
+
+
+def decoded(data: bytes | bytearray, name: str) -> str:
+    """The bytes of that name as text.
+
+    Raises:
+        UsageError: they are not in UTF-8.
+    """
+    try:
         return data.decode("utf-8-sig")
-    except OSError as error:
-        raise UsageError(str(refused(path, error))) from error
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise UsageError(f"{path}: line {line} is not in UTF-8: convert it") from error
-    except ValueError as error:
-        raise UsageError(f"{path}: {error}") from error
+        raise UsageError(f"line {line} of {name} is not in UTF-8: convert it") from error

@@ -83,10 +83,8 @@ OPTION_GROUPS: Mapping[str, Sequence[KnownOption]] = {
 """The options as the help shows them; a variable behind one is heard where it is not given."""
 COMPLETE_VARIABLE = "_AGENTLOOP_COMPLETE"
 """By this a shell asks what may come next."""
-_NEARLY = 0.8
+_NEARLY = 0.7
 """How alike a word and a command are where it is taken for a slip, such as `run` or `sesions`."""
-_NEARLY_ALONE = 0.7
-"""The same of a word that stands alone, which is no prompt in any case."""
 _LIKE_A_COMMAND = re.compile(r"[a-z][a-z0-9_-]*", re.ASCII | re.IGNORECASE)
 """What stands alone and may be meant as a command; a word of a script without spaces may be a sentence."""
 _ASKED_FOR = {"help": "--help", "version": "--version"}
@@ -192,8 +190,9 @@ def program(context: click.Context, /, **_: Any) -> Any:
     if context.invoked_subcommand is not None:
         _refuse_what_is_not_heeded(context, context.invoked_subcommand)
         return None
-    said = load("agentloop.cli.config_files:configured")(os.environ)[0] if not flags.get("as_json") else {}
-    shown = {name: said[name][0] for name in ("output_format", "verbose") if name in said}
+    files = [] if flags.get("as_json") else load("agentloop.cli.config_files:configured")(os.environ)[0]
+    said = {name: choice.value for file in files for name, choice in file.items()}
+    shown = {name: said[name] for name in ("output_format", "verbose") if name in said}
     return load("agentloop.cli.run:start")({**shown, **flags}, tuple(context.args))
 
 
@@ -227,13 +226,12 @@ def _refuse_mistyped(words: Sequence[str]) -> None:
     """A word that is nearly a command, or stands alone, is hardly a prompt; an answer to it is paid for."""
     said = list(takewhile(lambda word: not word.startswith("-"), words))
     if words[0] in _ASKED_FOR and words[1:]:
-        if meant := get_close_matches(words[1], COMMANDS, n=1, cutoff=_NEARLY):
-            raise UsageError(f"no command {words[1]!r}: did you mean {meant[0]!r}?")
         return
     is_alone = len(said) == 1 and bool(_LIKE_A_COMMAND.fullmatch(said[0]))
-    instead = _instead_of(words[0]) if is_alone or words[1:] else None
-    nearly = _NEARLY_ALONE if is_alone else _NEARLY
-    meant = get_close_matches(words[0], [*COMMANDS, *_ASKED_FOR], n=1, cutoff=nearly)
+    if not is_alone and not said[1:]:
+        return
+    instead = _instead_of(words[0])
+    meant = get_close_matches(words[0], [*COMMANDS, *_ASKED_FOR], n=1, cutoff=_NEARLY)
     if instead or meant or is_alone:
         way = instead or (f"did you mean {meant[0]!r}?" if meant else "--help lists them.")
         raise UsageError(
@@ -287,25 +285,16 @@ def shape_of(arguments: Sequence[str]) -> str:
 
     It is `text` for the commands, which know nothing of a run.
     """
-    valued = {name for option in program.params for name in option.opts if not _is_flag(option)}
-    shape, words = "text", iter(arguments)
-    for word in words:
-        name, _, value = word.partition("=")
-        if word == "--":
-            break
-        if name in valued and name == word:
-            value = next(words, "")
-        if word == "--json":
-            shape = "stream-json"
-        elif name == "--output-format" and value in FORMATS:
-            shape = value
-        elif word in COMMANDS:
-            return "text"
-    return shape
-
-
-def _is_flag(option: click.Parameter) -> bool:
-    return isinstance(option, click.Option) and option.is_flag
+    lenient = click.Context(
+        program, resilient_parsing=True, ignore_unknown_options=True, allow_interspersed_args=True
+    )
+    given, words, _ = program.make_parser(lenient).parse_args(list(arguments))
+    if any(word in COMMANDS for word in words):
+        return "text"
+    shape = given.get("output_format")
+    if shape in FORMATS:
+        return str(shape)
+    return "stream-json" if given.get("as_json") else "text"
 
 
 def exit_status(word: RunStatus) -> int:

@@ -9,19 +9,17 @@ from typing import Any
 
 import click
 
-from agentloop._plumbing.strict_json import strict_value
 from agentloop._plumbing.truncate import beginning
 from agentloop.approvals import Answers, ApprovalReply, Approve, Pending, Reject, Respond
-from agentloop.cli.answer_writers import json_line
+from agentloop.cli.answer_writer import json_line
+from agentloop.cli.files import json_object
 from agentloop.cli.options import AGENT, BUSY, COMPACTION, LIMITS, MODEL, OUTPUT, STORE, options
 from agentloop.cli.progress import pending_text
 from agentloop.cli.run import answer_and_go_on
-from agentloop.cli.sessions.command import Opened, run_work
+from agentloop.cli.sessions.command import Opened, on_store
 from agentloop.cli.terminal import (
-    StandardOutput,
     columns,
     error_console,
-    line_of,
     listing,
     moment,
     say,
@@ -54,28 +52,25 @@ _HEADING = columns("session", "call", "tool", "arguments", "asked")
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @options(STORE)
-def approvals(as_json: bool, **_: Any) -> int:
+@on_store
+async def approvals(opened: Opened, as_json: bool) -> None:
     """List the calls that wait for a person's yes.
 
     Those of durable runs are among them. `agentloop approve ID` answers.
     """
-
-    async def work(opened: Opened, output: StandardOutput) -> None:
-        lines = (await opened.store.list(owner=opened.settings.owner))[:_MOST_SESSIONS]
-        found = [each for line in lines for each in await _waiting(opened, line)]
-        if as_json:
-            for pending, asked in found:
-                await output.write(json_line({**asdict(pending), "asked": asked}))
-            return
-        rows = [
-            columns(each.session_id, each.call_id, each.tool, arguments_line(each), moment(asked))
-            for each, asked in found
-        ]
-        await output.write(listing(_HEADING, rows, output) if rows else "")
-        if not rows:
-            say(error_console(), "nothing waits for a yes")
-
-    return run_work(work)
+    lines = (await opened.store.list(owner=opened.settings.owner))[:_MOST_SESSIONS]
+    found = [each for line in lines for each in await _waiting(opened, line)]
+    if as_json:
+        for pending, asked in found:
+            await opened.output.write(json_line({**asdict(pending), "asked": asked}))
+        return
+    rows = []
+    for each, asked in found:
+        arguments = beginning(json.dumps(each.arguments, ensure_ascii=False), _ARGUMENT_CHARS)
+        rows.append(columns(each.session_id, each.call_id, each.tool, arguments, moment(asked)))
+    await opened.output.write(listing(_HEADING, rows, opened.output) if rows else "")
+    if not rows:
+        say(error_console(), "nothing waits for a yes")
 
 
 @click.command()
@@ -145,13 +140,7 @@ def arguments_in(text: str) -> Mapping[str, Any]:
     Raises:
         UsageError: they are no JSON object.
     """
-    try:
-        value = strict_value(text)
-    except ValueError as error:
-        raise UsageError(f"--arguments is no JSON: {error}") from error
-    if isinstance(value, dict):
-        return value
-    raise UsageError('--arguments is no JSON object: write e.g. \'{"path": "notes.md"}\'')
+    return json_object(text, "--arguments", '{"path": "notes.md"}')
 
 
 def who() -> str:
@@ -159,11 +148,6 @@ def who() -> str:
     with suppress(Exception):  # no user of that number, or none at all
         return getpass.getuser()
     return ""
-
-
-def arguments_line(pending: Pending) -> str:
-    """The arguments of a call, on one line; `--json` has long ones whole."""
-    return line_of(beginning(json.dumps(pending.arguments, ensure_ascii=False), _ARGUMENT_CHARS))
 
 
 async def _waiting(opened: Opened, line: SessionInfo) -> list[tuple[Pending, float]]:

@@ -5,10 +5,9 @@ it loads, and the instructions that the files of a project give.
 """
 
 import os
-import stat
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -23,12 +22,12 @@ from typing import Any, TypeAlias
 from rich.console import Console
 
 from agentloop._plumbing.encodings import decoded
-from agentloop._plumbing.strict_json import strict_value
+from agentloop._plumbing.files import beginning_of, text_of
 from agentloop._plumbing.to_text import raised_at
 from agentloop._plumbing.truncate import few, head
 from agentloop.approvals import Approver
 from agentloop.callbacks import Callbacks, checked_callbacks
-from agentloop.cli.files import read, read_path, text_of
+from agentloop.cli.files import json_object, project_folders, read, read_path
 from agentloop.cli.mcp import unused_notice, with_mcp
 from agentloop.cli.process import before_leaving
 from agentloop.cli.settings import MEMORY, OFFLINE, Settings
@@ -71,7 +70,6 @@ LONGEST_CHARS = 32_000
 """The most that all files together may have; agents that read such files use about as much."""
 _MOST_BYTES = 4 * LONGEST_CHARS + 1
 """Enough to tell that a file is longer: a character has at most four bytes."""
-_OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _MODELS = {"chat": "OpenAIChat", "responses": "OpenAIResponses"}
 
 
@@ -264,21 +262,19 @@ def load_tools(names: Sequence[str]) -> list[AnyTool]:
 def _tools_of(spec: str) -> list[AnyTool]:
     module_name, _, name = spec.partition(":")
     module = _import("--tools", module_name)
-    if not name:
+    if name:
+        value = _attribute("--tools", module, name)
+        tools = list(value) if isinstance(value, list | tuple) else [value]
+    else:
         tools = [value for value in vars(module).values() if is_tool(value) or isinstance(value, ToolSet)]
-        if not tools:
-            raise UsageError(f"--tools: module {module_name!r} holds no tool: put @tool above a function")
-        return tools
-    value = _attribute("--tools", module, name)
-    tools = list(value) if isinstance(value, list | tuple) else [value]
+    if not tools:
+        raise UsageError(f"--tools: {spec} holds no tool: put @tool above a function")
     for tool in tools:
         is_one = is_tool(tool) or isinstance(tool, ToolSet)
         if not is_one and (not callable(tool) or isinstance(tool, type)):
             raise UsageError(
                 f"--tools: {spec}: {type(tool).__name__} is no tool: name a function or a list of them"
             )
-    if not tools:
-        raise UsageError(f"--tools: {spec} is an empty list: it holds no tool")
     return tools
 
 
@@ -292,11 +288,8 @@ def load_callback(spec: str) -> Callbacks:
     if isinstance(value, type):
         with _explain_faults("--callbacks", f"{spec} cannot be made without arguments"):
             value = value()
-    try:
-        (callback,) = checked_callbacks([value])
-    except UsageError as error:
-        raise UsageError(f"--callbacks: {spec} is no callback: {error}") from error
-    return callback
+    with _explain_faults("--callbacks", f"{spec} is no callback"):
+        return checked_callbacks([value])[0]
 
 
 def load_schema(spec: str) -> Any:
@@ -309,14 +302,8 @@ def load_schema(spec: str) -> Any:
     if ":" in spec and not path.exists():
         wanted = _object("--schema", spec, "names no type: write MODULE:NAME")
     else:
-        try:
-            wanted = strict_value(text_of(path))
-        except UsageError as error:
-            raise UsageError(f"--schema: {error}, or name a type as MODULE:NAME") from error
-        except ValueError as error:
-            raise UsageError(f"--schema: {spec} is no JSON: {error}") from error
-        if not isinstance(wanted, dict):
-            raise UsageError(f"--schema: {spec} holds no JSON schema: it must be an object")
+        example = '{"type": "object"}'
+        wanted = read("--schema", spec, lambda _: json_object(text_of(path), spec, example))
     with _explain_faults("--schema", f"{spec} is no type of an answer"):
         return Agent(OfflineModel(), output=wanted).output
 
@@ -328,12 +315,8 @@ def load_redaction(option: str, spec: str) -> Redact:
         UsageError: the module does not import, or what it names takes no text and gives none.
     """
     value = _object(option, spec, "names no function: write MODULE:NAME, or off")
-    with _explain_faults(option, f"{spec} takes no text"):
-        try:
-            return checked_redaction(value)
-        except UsageError as error:
-            fault = error
-    raise UsageError(f"{option}: {spec} is no redaction: {fault}") from fault
+    with _explain_faults(option, f"{spec} is no redaction"):
+        return checked_redaction(value)
 
 
 def _object(option: str, spec: str, fault: str) -> Any:
@@ -424,9 +407,10 @@ def default_instructions(
     that leads out of the project is passed over: what it holds was never meant for a model's server.
     """
     room = LONGEST_CHARS if window is None else min(LONGEST_CHARS, window // 2)
-    root, paths = _instruction_files(workdir)
-    parts, cut, outside = [default], [], []
-    for path in paths:
+    folders = project_folders(workdir)
+    root = os.path.realpath(folders[-1])
+    parts, cut, outside = [default], list[Path](), list[Path]()
+    for path in [folder / FILE for folder in reversed(folders) if (folder / FILE).is_file()]:
         real = Path(os.path.realpath(path))
         if not real.is_relative_to(root):
             outside.append(path)
@@ -447,21 +431,8 @@ def default_instructions(
     return "\n\n".join(parts), "; ".join(notices) or None
 
 
-def _instruction_files(workdir: Path) -> tuple[Path, Sequence[Path]]:
-    """The real root of the project, and the files that are there."""
-    folders = [workdir, *workdir.parents]
-    root = next((folder for folder in folders if (folder / ".git").exists()), workdir)
-    down = reversed(folders[: folders.index(root) + 1])
-    paths = [folder / FILE for folder in down if (folder / FILE).is_file()]
-    return Path(os.path.realpath(root)), paths
-
-
 def _read_file(path: Path) -> str:
-    """What the file says; nothing where it is none, or was swapped for something else meanwhile."""
-    try:
-        with os.fdopen(os.open(path, _OPEN), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return ""
-            return decoded(file.read(_MOST_BYTES)).strip()
-    except OSError:
-        return ""
+    """What the file says; nothing where it cannot be read."""
+    with suppress(OSError, ValueError):
+        return decoded(bytes(beginning_of(path, _MOST_BYTES))).strip()
+    return ""

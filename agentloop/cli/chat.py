@@ -4,7 +4,6 @@ import asyncio
 import re
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, aclosing, suppress
-from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -43,14 +42,6 @@ from agentloop.workspace import end_all
 _COMMAND = re.compile(r"/([a-z]+)(?:\s+(.*))?", re.DOTALL | re.IGNORECASE)
 _ALONE = {"exit": "exit", "quit": "quit", "help": "help", "?": "help", "/?": "help"}
 """What is a command where it is all that is typed: nobody means it for a model."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
-    """A command and what stands behind it."""
-
-    name: str
-    rest: str = ""
 
 
 async def chat(call: RunCall) -> int:
@@ -128,7 +119,6 @@ class Chat:
             complain(self._console, with_option(ended.error, ended.limit))
 
     def _with_files(self, message: str | None) -> Prompt | None:
-        """The message with what is attached, and with the files that were dropped on the terminal."""
         files = () if message is None else (*self._attached, *dropped_files(message))
         if message is None or not files:
             return message
@@ -182,16 +172,17 @@ class Chat:
         if command is None:
             await self.interruptible(self.answer(message))
             return True
-        if command.name not in _BY_NAME:
-            meant = get_close_matches(command.name, _BY_NAME, n=1)
+        name, rest = command
+        if name not in _BY_NAME:
+            meant = get_close_matches(name, _BY_NAME, n=1)
             way = f"did you mean /{meant[0]}?" if meant else "/help lists them"
-            complain(self._console, f"no command /{command.name}: {way}")
+            complain(self._console, f"no command /{name}: {way}")
             return True
-        shown, _, act = _BY_NAME[command.name]
-        if command.rest and "[" not in shown:
-            complain(self._console, f"/{command.name} takes nothing behind it: write it alone")
+        shown, _, act = _BY_NAME[name]
+        if rest and "[" not in shown:
+            complain(self._console, f"/{name} takes nothing behind it: write it alone")
         elif act:
-            await self.interruptible(act(self, command.rest))
+            await self.interruptible(act(self, rest))
         else:
             return False
         return True
@@ -269,12 +260,12 @@ def command_help(name: str) -> str | None:
     return _BY_NAME[name][1] if name in _BY_NAME else None
 
 
-def command_in(message: str) -> Command | None:
-    """The command that the message is, else None; a path such as /etc/hosts is none."""
+def command_in(message: str) -> tuple[str, str] | None:
+    """The command that the message is and what stands behind it; None for none, such as a path /etc/hosts."""
     if alone := _ALONE.get(message.lower()):
-        return Command(name=alone)
+        return alone, ""
     found = _COMMAND.fullmatch(message)
-    return Command(name=found[1].lower(), rest=(found[2] or "").strip()) if found else None
+    return (found[1].lower(), (found[2] or "").strip()) if found else None
 
 
 class ChatView:

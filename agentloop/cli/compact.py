@@ -1,22 +1,22 @@
 """`compact`, `undo` and `rewind`: a stored session made smaller, and back."""
 
 import asyncio
-import inspect
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
+from functools import partial
 from typing import Any, TypeAlias
 
 import click
 
 from agentloop import strategies
-from agentloop._plumbing.amounts import scaled
+from agentloop._plumbing.amounts import tokens_of, whole_of
 from agentloop.cli.app import EXIT_STATUS
 from agentloop.cli.build import build, make_runner, window_notice
 from agentloop.cli.options import AGENT, COMPACTION, MODEL, STORE, WholeNumber, options
 from agentloop.cli.progress import compaction_line, dollars, failure_line, short
 from agentloop.cli.resume import SessionChoice, find_session, resume_settings
-from agentloop.cli.settings import OFFLINE, Settings, settings_of_call
+from agentloop.cli.settings import OFFLINE, READS, Settings, settings_of_call
 from agentloop.cli.terminal import StandardOutput, complain, counted, error_console, run_to_end, warn
 from agentloop.errors import UsageError
 from agentloop.events import Compacted, Restored
@@ -48,6 +48,14 @@ STRATEGIES: Mapping[str, tuple[str, str]] = {
 
 _KINDS = ", ".join(f"{name}:{counts}" if counts else name for name, (_, counts) in STRATEGIES.items())
 _EXAMPLES = {"SHARE": "0.3", "TOKENS": "20k"}
+_COUNT = partial(whole_of, least=0)
+_NUMBERS: Mapping[str, Callable[[str], Any]] = {
+    "SHARE": READS["compact_at"],
+    "TOKENS": lambda text: 0 if text == "0" else tokens_of(text),
+    "TURNS": _COUNT,
+    "MESSAGES": _COUNT,
+}
+"""How each kind of number is read."""
 
 
 @click.command()
@@ -118,48 +126,29 @@ def strategy_named(text: str) -> strategies.Strategy:
         UsageError: there is none of that name, it takes no number or needs one, or it refuses this one.
     """
     said, _, given = text.strip().removesuffix(")").replace("(", ":").partition(":")
-    number = given.strip() or None
-    name = next((name for name in STRATEGIES if _letters(name) == _letters(said)), None)
-    if name is None:
-        near = get_close_matches(_letters(said), map(_letters, STRATEGIES), n=1)
-        meant = [name for name in STRATEGIES if [_letters(name)] == near]
-        way = f"did you mean {meant[0]!r}?" if meant else f"write one of {', '.join(STRATEGIES)}"
+    number = given.strip()
+    names = {_letters(name): name for name in STRATEGIES}
+    if _letters(said) not in names:
+        near = get_close_matches(_letters(said), names, n=1)
+        way = f"did you mean {names[near[0]]!r}?" if near else f"write one of {', '.join(STRATEGIES)}"
         raise UsageError(f"--strategy: {said!r} is no strategy: {way}")
-    make = getattr(strategies, STRATEGIES[name][0])
-    example = f"{name}:{_EXAMPLES.get(STRATEGIES[name][1], '8')}"
+    name = names[_letters(said)]
+    kind, counts = STRATEGIES[name]
+    if number and not counts:
+        raise UsageError(f"--strategy: {name} takes no number: write {name}")
     try:
-        arguments = [] if number is None else [_number(number)]
-        inspect.signature(make).bind(*arguments)
-        strategy: strategies.Strategy = make(*arguments)
+        numbers = [_NUMBERS[counts](number)] if number else []
+        strategy: strategies.Strategy = getattr(strategies, kind)(*numbers)
     except TypeError:
-        needs = (
-            f"needs a number: write one such as {example}"
-            if number is None
-            else f"takes no number: write {name}"
-        )
-        raise UsageError(f"--strategy: {name} {needs}") from None
+        example = _EXAMPLES.get(counts, "8")
+        raise UsageError(f"--strategy: {name} needs a number: write one such as {name}:{example}") from None
     except UsageError as error:
         raise UsageError(f"--strategy: {name}: {error}") from error
-    except ValueError:
-        raise UsageError(f"--strategy: {number!r} is no number: write one such as {example}") from None
     return strategy
 
 
 def _letters(name: str) -> str:
     return "".join(filter(str.isalnum, name)).lower()
-
-
-def _number(text: str) -> int | float:
-    """The number: whole, with a point, a share such as `30%`, or a size such as `20k`.
-
-    Raises:
-        ValueError: it is none.
-    """
-    if text.endswith("%"):
-        return float(text[:-1]) / 100
-    if text[-1:].lower() in ("k", "m"):
-        return int(scaled(text[:-1], text[-1]))
-    return float(text) if "." in text else int(text)
 
 
 def compaction_text(result: CompactionResult) -> str:
@@ -208,14 +197,9 @@ def rewind_text(gone: int, turns: int = 1, *, undo: str = "undo") -> str:
     """What `rewind` did that was to take so many turns back, in one line; `undo` is how it is undone."""
     if not gone:
         return "there is no turn to take back"
-    them = "it" if gone == 1 else "them"
-    if gone < turns:
-        which = "the only turn" if gone == 1 else f"all {gone} turns"
-        return (
-            f"taken back: {which} there {'is' if gone == 1 else 'are'}, not {turns}; {undo} gives {them} back"
-        )
-    which = "newest turn" if gone == 1 else f"newest {gone} turns"
-    return f"taken back: the {which}; {undo} gives {them} back"
+    which, them = ("newest turn", "it") if gone == 1 else (f"newest {gone} turns", "them")
+    no_more = f", and there are no {turns}" if gone < turns else ""
+    return f"taken back: the {which}{no_more}; {undo} gives {them} back"
 
 
 async def _interrupted(runner: Runner, info: SessionInfo) -> str:
@@ -226,7 +210,6 @@ async def _interrupted(runner: Runner, info: SessionInfo) -> str:
 
 
 def _without_model() -> Settings:
-    """The settings of a call that asks no model."""
     return replace(settings_of_call(), model=OFFLINE, model_is_fallback=False, asks_for_model=False)
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import click
 from click.shell_completion import get_completion_class
 
+from agentloop._plumbing.files import text_of
 from agentloop._plumbing.truncate import few
 from agentloop.cli import config_files
 from agentloop.cli.app import COMPLETE_VARIABLE, exit_status, program
-from agentloop.cli.config_files import KEYS, USER, config_folder, key_named
-from agentloop.cli.files import text_of
-from agentloop.cli.settings import FIELDS, Choice, Settings, settings_for, sound_settings
+from agentloop.cli.config_files import KEYS, USER, Choice, config_folder, key_named
+from agentloop.cli.settings import FIELDS, Settings, settings_for, sound_settings
 from agentloop.cli.terminal import StandardOutput, columns, error_console, listing, run_to_end, say
 from agentloop.errors import UsageError
 from agentloop.redaction import Secrets, redacted, without_credentials
@@ -108,7 +108,6 @@ def _write(name: str, value: Any, done: str) -> int:
 
 
 def _typed(key: str, values: Sequence[str]) -> Any:
-    """What the words say, as TOML has it."""
     if KEYS[key].is_repeated:
         return list(values)
     if len(values) > 1:
@@ -127,22 +126,18 @@ def with_setting(text: str, key: str, value: Any, where: str) -> str:
         UsageError: the text is no TOML, or the setting stands in it in a way that is to be edited by hand.
     """
     before = config_files.table_of(where, text)
-    names = [name for name in before if name.replace("_", "-") == key]
-    wanted = {name: said for name, said in before.items() if name not in names}
+    wanted = {name: said for name, said in before.items() if name.replace("_", "-") != key}
     line = "" if value is None else f"{key} = {json.dumps(value, ensure_ascii=False)}\n"
     if value is not None:
         wanted[key] = value
     lines = text.splitlines(keepends=True)
-    begins = re.compile(rf"""\s*["']?({"|".join(map(re.escape, names))})["']?\s*=""") if names else None
-    starts = [at for at, each in enumerate(lines) if begins and begins.match(each)]
-    spans = [(at, end) for at in starts for end in range(at + 1, len(lines) + 1)] if begins else [(0, 0)]
-    for start, end in spans:
+    begins = re.compile(rf"""\s*["']?{key.replace("-", "[-_]")}["']?\s*=""")
+    starts = [at for at, each in enumerate(lines) if begins.match(each)]
+    for start, end in ((0, 0), *((at, end) for at in starts for end in range(at + 1, len(lines) + 1))):
         changed = "".join([*lines[:start], line, *lines[end:]])
-        try:
+        with suppress(UsageError):
             if config_files.table_of(where, changed) == wanted:
                 return changed
-        except UsageError:
-            continue
     raise UsageError(f"{where}: {key} cannot be changed there: edit the file")
 
 

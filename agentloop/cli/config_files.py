@@ -15,13 +15,14 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from importlib.machinery import all_suffixes
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import platformdirs
 
 from agentloop._plumbing.checks import shown
+from agentloop._plumbing.files import text_of
 from agentloop._plumbing.private_files import make_private_folder, refused
-from agentloop.cli.files import read, read_path, text_of, whole_file
+from agentloop.cli.files import project_folders, read, read_path, whole_file
 from agentloop.cli.options import KNOWN, KnownOption
 from agentloop.errors import UsageError
 from agentloop.redaction import Secrets, known_in_address, secrets_in, secrets_in_header
@@ -32,8 +33,19 @@ KEYS: Mapping[str, KnownOption] = {
 """The option of each key."""
 PROJECT = ".agentloop.toml"
 USER = "config.toml"
-_PROMPTS = {"system", "system-file"}
 _TRUSTED = "trusted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """A setting's value as it was written, and where: `--window`, `AGENTLOOP_WINDOW`, a file and its key."""
+
+    value: Any
+    source: str
+
+
+Choices: TypeAlias = Mapping[str, Choice]
+"""Choices by the name of the setting; what stands by default is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,27 +111,28 @@ def config_folder(environment: Mapping[str, str]) -> Path:
     return platformdirs.user_config_path("agentloop", appauthor=False)
 
 
-def configured(environment: Mapping[str, str]) -> tuple[dict[str, tuple[Any, str]], list[UsageError]]:
-    """The values that the files give, as they would stand on the command line, each with where it is said.
+def configured(environment: Mapping[str, str]) -> tuple[list[Choices], list[UsageError]]:
+    """The choices of each file, the user's first, as they would stand on the command line.
 
-    Behind them what is wrong: a file that cannot be read, a key that is none, a value of another kind, and
-    what the project's file may not say. That counts for nothing.
+    A switch that is off is False. Behind them what is wrong: a file that cannot be read, a key that is none,
+    a value of another kind, and what the project's file may not say. That counts for nothing.
     """
-    said, faults = dict[str, tuple[Any, str]](), list[UsageError]()
+    layers, faults = list[Choices](), list[UsageError]()
     for look in (user_file, _admitted):
         try:
             file = look(environment)
         except UsageError as error:
             faults.append(error)
             continue
-        if file is None:
-            continue
-        faults += file.faults
-        if _PROMPTS & file.said.keys():  # one of them means: not the other
-            said = {name: each for name, each in said.items() if name.replace("_", "-") not in _PROMPTS}
-        for key, value in file.said.items():
-            said[KEYS[key].name] = (_value(key, value), f"{file.path}: {key}")
-    return {name: each for name, each in said.items() if each[0] is not False}, faults
+        if file is not None:
+            faults += file.faults
+            layers.append(
+                {
+                    KEYS[key].name: Choice(value=_value(key, value), source=f"{file.path}: {key}")
+                    for key, value in file.said.items()
+                }
+            )
+    return layers, faults
 
 
 def user_file(environment: Mapping[str, str]) -> ConfigFile | None:
@@ -156,9 +169,7 @@ def _candidates() -> Iterator[Path]:
         here = Path.cwd()
     except OSError:  # the folder is gone
         return
-    folders = [here, *here.parents]
-    root = next((at for at, folder in enumerate(folders) if (folder / ".git").exists()), 0)
-    for folder in folders[: root + 1]:
+    for folder in project_folders(here):
         yield from (path for name in (PROJECT, "pyproject.toml") if os.path.lexists(path := folder / name))
 
 
@@ -199,8 +210,8 @@ def write_private(path: Path, text: str) -> None:
             path.chmod(0o600)
     except OSError as error:
         raise UsageError(str(refused(path, error))) from error
-    with whole_file(path) as file:
-        file.write(text)
+    with whole_file(path) as write:
+        write(text)
 
 
 def key_named(key: str) -> str:

@@ -123,7 +123,6 @@ def agentloop_check() -> str:
 
 
 async def _of_answer(runner: Runner) -> AsyncGenerator[tuple[str, str, str]]:
-    """What the model's answer to one question tells."""
     pieces, called, usage = 0, False, Usage()
     async with runner:
         async for event in runner.stream(_QUESTION):

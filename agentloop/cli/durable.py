@@ -28,11 +28,11 @@ from agentloop.cli.options import (
     TTL,
     WORKER_STORE,
     WholeNumber,
-    flags_of,
     options,
 )
 from agentloop.cli.process import before_leaving
-from agentloop.cli.settings import settings_for, settings_of_call
+from agentloop.cli.progress import dollars, seconds
+from agentloop.cli.settings import settings_of_call
 from agentloop.cli.terminal import (
     StandardOutput,
     columns,
@@ -59,7 +59,7 @@ from agentloop.durable import (
     not_lost,
 )
 from agentloop.errors import UsageError
-from agentloop.stream import AnyStreamEvent, RunEnded, RunStarted, RunStatus
+from agentloop.stream import AnyStreamEvent, RunEnded, RunStarted
 from agentloop.workspace import end_all
 
 _Work: TypeAlias = Callable[[RunQueue], Coroutine[Any, Any, str]]
@@ -118,10 +118,7 @@ def worker(concurrency: int, queues: tuple[str, ...], rate: str | None, verbose:
     if verbose:
         configure_logs(verbose=True)
     StandardOutput.claimed()
-    flags = flags_of(click.get_current_context())
-    if "owner" in flags:
-        raise UsageError("--owner has no effect on `worker`: it does the runs of all; give it to `submit`")
-    settings = settings_for(flags)
+    settings = settings_of_call()
     if settings.model_is_fallback:
         raise UsageError(
             "a worker does the runs of all: name its model with -m, and its server by OPENAI_API_KEY or "
@@ -231,7 +228,11 @@ async def _wait_for(
     cancelled = f"run {run_id} was cancelled: {again}" if seen.state == "cancelled" else None
     if line := seen.error or cancelled:
         complain(console, line)
-    return exit_status(exit_word(seen))
+    match seen.state:
+        case "queued" | "running" | "cancelled":
+            return exit_status("interrupted")
+        case word:
+            return exit_status(word)
 
 
 async def _order_as_json(run_id: str, runs: RunQueue) -> str:
@@ -247,15 +248,6 @@ def _answer(_: QueuedRun, answer: str) -> str:
 
 def _answer_as_json(run: QueuedRun, answer: str) -> str:
     return json.dumps(asdict(run) | {"output": answer}) + "\n"
-
-
-def exit_word(run: QueuedRun) -> RunStatus:
-    """The word of the exit table for a run that is over."""
-    match run.state:
-        case "queued" | "running" | "cancelled":
-            return "interrupted"
-        case word:
-            return word
 
 
 @click.command()
@@ -345,14 +337,9 @@ async def _id_of(queue: RunQueue, name: str) -> str:
 def row(run: QueuedRun) -> str:
     """A run as one line, its fields as `HEADING` names them."""
     where = (run.id, run.state, run.session_id, run.queue or "-")
-    when = (exact_moment(run.submitted), _took(run), str(run.tries))
+    took = "-" if run.started is None or run.ended is None else seconds(run.ended - run.started)
+    when = (exact_moment(run.submitted), took, str(run.tries))
     return columns(*where, *when, run.prompt or "-", run.error or "-")
-
-
-def _took(run: QueuedRun) -> str:
-    if run.started is None or run.ended is None:
-        return "-"
-    return f"{run.ended - run.started:.1f} s"
 
 
 def page(run: QueuedRun, answer: str) -> str:
@@ -370,7 +357,7 @@ def page(run: QueuedRun, answer: str) -> str:
         "worker": run.worker,
         "last step": run.doing,
         "tokens": run.usage and f"{run.usage.input_tokens} in, {run.usage.output_tokens} out",
-        "cost": None if run.cost is None else f"${run.cost:.4f}",
+        "cost": None if run.cost is None else dollars(run.cost),
         "error": run.error,
     }
     lines = (f"{name}: {line_of(value)}\n" for name, value in told.items() if value)

@@ -28,6 +28,7 @@ _SILENCE = (
     f"standard input said nothing for {FIRST_WORD_SECONDS:g} s and was left alone "
     "(< /dev/null avoids the wait)"
 )
+_MISREAD = "the prompt is not in UTF-8: � stands for each byte that cannot be read"
 _LABEL = "standard_input"
 _DROPPED = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf")
 _CLOSING = re.compile(rf"<(?=/?\s*{_LABEL})", re.IGNORECASE)
@@ -47,10 +48,6 @@ class Prompt:
         return self.text if self.text is None or not self.attached else [self.text, *self.attached]
 
 
-class SilentInputError(Exception):
-    """The pipe is open and has said nothing so far."""
-
-
 def prompt_for(
     option: str | None, words: tuple[str, ...], *, continues: bool, call: str = "agentloop -p"
 ) -> Prompt:
@@ -66,43 +63,29 @@ def prompt_for(
         return _read_prompt()
     if given is None:
         return _from_input(call, continues=continues)
-    notices = _misread(option or words[0])
+    is_misread = "\ufffd" in given and "\ufffd" not in (option or words[0])
+    notices = (_MISREAD,) if is_misread else ()
     if is_terminal():
         return Prompt(text=given, notices=notices)
-    try:
-        piped, more = _decode(_Pump().rest(FIRST_WORD_SECONDS))
-    except SilentInputError:
-        piped, more = "", (_SILENCE,)
+    piped, more = _piped(FIRST_WORD_SECONDS)
     return Prompt(text=append_piped(given, piped), notices=(*notices, *more))
 
 
 def _read_prompt() -> Prompt:
     if is_terminal():
         raise UsageError("-p - reads a pipe or a file, and standard input is a terminal: pipe the prompt in")
-    text, notices = _decode(read_bytes())
+    text, notices = _piped()
     if not text.strip():
         raise UsageError("the prompt is empty: standard input ended without one")
     return Prompt(text=text, notices=notices)
 
 
 def _from_input(call: str, *, continues: bool) -> Prompt:
-    if not is_terminal():
-        try:
-            text, notices = _decode(_Pump().rest(FIRST_WORD_SECONDS if continues else None))
-        except SilentInputError:
-            return Prompt(text=None, notices=(_SILENCE,))
-        if text.strip():
-            return Prompt(text=text, notices=notices)
-    if continues:
-        return Prompt(text=None)
+    first_word_seconds = FIRST_WORD_SECONDS if continues else None
+    text, notices = ("", ()) if is_terminal() else _piped(first_word_seconds)
+    if text.strip() or continues:
+        return Prompt(text=text if text.strip() else None, notices=notices)
     raise UsageError(f'the prompt is empty: say what to do, e.g. {call} "…", or pipe it in')
-
-
-def _misread(typed: str) -> tuple[str, ...]:
-    """That the prompt of the call was not to be read whole, where that is so."""
-    if "\ufffd" in typed or "\ufffd" not in decode_typed(typed):
-        return ()
-    return ("the prompt is not in UTF-8: � stands for each byte that cannot be read",)
 
 
 _SENTENCE_ENDS = ".,;:!?)"
@@ -140,16 +123,11 @@ def one_prompt(option: str | None, words: tuple[str, ...]) -> str | None:
 
 
 def decode_typed(text: str) -> str:
-    """A text of the command line as UTF-8, also where the locale, such as C, had Python take it for ASCII.
+    """A text of the command line as UTF-8, whatever the locale; what is none becomes U+FFFD.
 
-    What is no UTF-8 either becomes U+FFFD. Paths are to stay as Python has them: it finds them by that.
+    Paths are to stay as Python has them: it finds them by that.
     """
-    if not any("\udc80" <= char <= "\udcff" for char in text):
-        return text
-    try:
-        return os.fsencode(text).decode("utf-8", "replace")
-    except UnicodeEncodeError:  # it holds what no command line can
-        return text
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def append_piped(prompt: str, piped: str) -> str:
@@ -175,8 +153,12 @@ def read_bytes() -> bytes:
     return _Pump().rest(None)
 
 
-def _decode(data: bytes) -> tuple[str, tuple[str, ...]]:
-    """The text, and what the user should know about it."""
+def _piped(first_word_seconds: float | None = None) -> tuple[str, tuple[str, ...]]:
+    """What standard input holds as text, nothing where it is silent for so long; and what to say of that."""
+    try:
+        data = _Pump().rest(first_word_seconds)
+    except queue.Empty:
+        return "", (_SILENCE,)
     try:
         return data.decode("utf-8-sig"), ()
     except UnicodeDecodeError as error:
@@ -196,14 +178,11 @@ class _Pump:
         """Everything up to the end, if it begins or ends within that time; raises as `read_bytes`.
 
         Raises:
-            SilentInputError: it did neither.
+            queue.Empty: it did neither.
         """
         data = bytearray()
         with on_signals(interrupt):
-            try:
-                piece = self._pieces.get(timeout=first_word_seconds) if first_word_seconds else self._next()
-            except queue.Empty:
-                raise SilentInputError from None
+            piece = self._pieces.get(timeout=first_word_seconds) if first_word_seconds else self._next()
             while piece:
                 data += piece
                 piece = self._next()

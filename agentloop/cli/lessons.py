@@ -28,8 +28,9 @@ _WIDE = 200
 def lessons(number: int | None, prompt: str | None, real: str | None, source: bool) -> int:
     """List the lessons, or explain the one with that number and run it."""
     found = lesson_files()
+    given = [(name, text) for name, text in (("--prompt", prompt), ("--model", real)) if text is not None]
     if number is None:
-        if source or prompt is not None or real is not None:
+        if source or given:
             raise UsageError("--prompt, --model and --source are of one lesson: name it, such as `lessons 6`")
         for each, path in found.items():
             motto, _, _ = said_in(path).partition("\n")
@@ -38,29 +39,16 @@ def lessons(number: int | None, prompt: str | None, real: str | None, source: bo
     if number not in found:
         numbers = f"they go from {min(found)} to {max(found)}" if found else "none is installed"
         raise UsageError(f"there is no lesson {number}: {numbers}")
-    if source and (prompt is not None or real is not None):
-        raise UsageError(
-            f"--source runs nothing, so it takes no {'--model' if prompt is None else '--prompt'}"
-        )
-    if real is not None and number not in (
-        able := [each for each, path in found.items() if '"--model"' in path.read_text("utf-8")]
-    ):
-        raise UsageError(
-            f"lesson {number} takes no --model: {', '.join(map(str, able))} do; "
-            "its 'Try it' says what to change"
-        )
-    lesson = str(found[number])
+    lesson, code = str(found[number]), found[number].read_text("utf-8")
+    if source and given:
+        raise UsageError(f"--source runs nothing, so it takes no {given[0][0]}")
+    if real is not None and '"--model"' not in code:
+        raise UsageError(f"lesson {number} takes no --model: its 'Try it' says what to change")
     if source:
-        print(found[number].read_text("utf-8"), end="")
+        print(code, end="")  # click takes ASCII for a mistake
         return 0
-    print(
-        f"{_TABLE.sub(_drawn, said_in(found[number]))}\n\n{lesson}\n", flush=True
-    )  # click takes ASCII for a mistake
-    given = {"--prompt": prompt, "--model": real}
-    sys.argv = [
-        lesson,
-        *(word for name, value in given.items() if value is not None for word in (name, value)),
-    ]
+    print(f"{_TABLE.sub(_drawn, said_in(found[number]))}\n\n{lesson}\n", flush=True)
+    sys.argv = [lesson, *(word for pair in given for word in pair)]
     runpy.run_path(lesson, run_name="__main__")
     return 0
 

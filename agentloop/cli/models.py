@@ -26,13 +26,11 @@ def models(**_: Any) -> int:
     output = StandardOutput.claimed()
     if not settings.names_server:
         warn(error_console(), "no OPENAI_API_KEY and no base URL: only the offline model is here")
-        return run_to_end(_written(output, [OFFLINE]))
-    server = ServerChoice(model=settings.model, **settings.server).server()
-
-    async def whole() -> int:
-        return await _written(output, await offered(server))
-
-    return run_to_end(whole())
+        names = [OFFLINE]
+    else:
+        names = run_to_end(offered(ServerChoice(model=settings.model, **settings.server).server()))
+    run_to_end(output.write("".join(map(columns, names))))
+    return 0
 
 
 async def names_at(settings: Settings) -> list[str] | None:
@@ -72,8 +70,3 @@ def _names(body: bytes, server: Server) -> list[str]:
         raise BadAnswerError(
             f"{server.place} answers with no list of models: check the base URL, which often ends in /v1"
         ) from error
-
-
-async def _written(output: StandardOutput, names: list[str]) -> int:
-    await output.write("".join(map(columns, names)))
-    return 0

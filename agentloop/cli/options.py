@@ -37,7 +37,6 @@ class KnownOption:
     variable: str | None = None
     _: KW_ONLY
     words: Sequence[str] | None = None
-    hidden: bool = False
     may_be_empty: bool = False
     is_repeated: bool = False
     is_free: bool = False
@@ -63,7 +62,6 @@ class KnownOption:
             type=click.Choice(self.words) if self.words else None,
             is_flag=self.is_switch or None,  # of a switch not said to be one, click takes -1 for its value
             multiple=self.is_repeated,
-            hidden=self.hidden,
         )
         return decorate(command)
 
@@ -105,8 +103,8 @@ QUEUE_STORE: Sequence[KnownOption] = (
     _REDACT,
 )
 """The same for what works on the queue of durable runs."""
-WORKER_STORE: Sequence[KnownOption] = (_DATABASE, _owner(hidden=True), _REDACT)
-"""The same for a worker, which refuses an owner in words of its own."""
+WORKER_STORE: Sequence[KnownOption] = (_DATABASE, _REDACT)
+"""The same for a worker, which does the runs of all."""
 TTL: Sequence[KnownOption] = (
     KnownOption(
         "--ttl", "TIME", "New sessions may be swept after so long, e.g. 30d. [never]", "AGENTLOOP_TTL"
@@ -168,20 +166,9 @@ COMPACTION: Sequence[KnownOption] = (
 )
 SESSION: Sequence[KnownOption] = (
     KnownOption("-c --continue latest", None, "Go on with this folder's newest session.", of_one_call=True),
-    # An empty id is refused where it is looked for, with how to see the ids.
+    KnownOption("-r --resume", "ID", "Go on with a session: id, unique prefix, title.", of_one_call=True),
     KnownOption(
-        "-r --resume",
-        "ID",
-        "Go on with a session: id, unique prefix, title.",
-        may_be_empty=True,
-        of_one_call=True,
-    ),
-    KnownOption(
-        "--session",
-        "ID",
-        "Use exactly this id: continued if it exists, else begun.",
-        may_be_empty=True,
-        of_one_call=True,
+        "--session", "ID", "Use exactly this id: continued if it exists, else begun.", of_one_call=True
     ),
     KnownOption("--no-session", None, "Store nothing.", of_one_call=True),
 )
@@ -282,15 +269,12 @@ def flags_of(context: click.Context) -> dict[str, Any]:
         UsageError: an option is empty that must say something.
     """
     flags: dict[str, Any] = {}
-    for each in _outermost_first(context):
-        flags |= {name: value for name, value in each.params.items() if value not in (None, (), False)}
+    outer: click.Context | None = context
+    while outer:
+        given = {name: value for name, value in outer.params.items() if value not in (None, (), False)}
+        flags, outer = given | flags, outer.parent
     for option in KNOWN:
         value = None if option.may_be_empty else flags.get(option.name)
         if isinstance(value, str) and not value.strip():
             raise UsageError(f"--{option.name.replace('_', '-')} is empty: give it a value or leave it out")
     return flags
-
-
-def _outermost_first(context: click.Context) -> list[click.Context]:
-    above = [] if context.parent is None else _outermost_first(context.parent)
-    return [*above, context]

@@ -70,7 +70,6 @@ class RunFigures:
     stored: bool = True
     refused: bool = False
     compactions: int = 0
-    clearings: int = 0
     seqs: list[int] = field(default_factory=list)
     callback_failures: list[CallbackFailed] = field(default_factory=list)
     hidden: set[int] = field(default_factory=set)
@@ -96,8 +95,6 @@ class RunFigures:
                     self.usage += event.usage or Usage()
                     if event.cost is not None:
                         self.cost = (self.cost or 0.0) + event.cost
-            case ResultsCleared():
-                self.clearings += 1
             case ApprovalGiven():
                 self.asked = ()
             case CompactionEnded(status="done"):
@@ -177,7 +174,6 @@ class Progress:
             self.go_on()
 
     def _follow(self, event: StreamEvent) -> None:
-        """Bring the live line up to date."""
         match event:
             case TextDelta():
                 self._text = (self._text + event.text)[-_TAIL_CHARS:]

@@ -67,8 +67,6 @@ def session_choice(flags: Mapping[str, Any]) -> SessionChoice:
     if len(names) > 1:
         raise UsageError(f"{' and '.join(names)} cannot stand together: give one of them")
     existing, exact = flags.get("resume"), flags.get("session")
-    if existing is not None and not existing.strip():
-        raise UsageError("--resume: the id is empty; `agentloop sessions list --all` shows them")
     if exact is not None:
         checked_session_id(exact)
     return SessionChoice(latest="latest" in flags, existing=existing, exact=exact)
@@ -278,7 +276,7 @@ def rewind_hint(session_id: str, settings: Settings) -> str:
 
 def _command(before: Sequence[str], given: Sequence[Sequence[str]], behind: Sequence[str]) -> str:
     """The words of a call; to take a session over is decided each time."""
-    given = [option for option in given if not _takes_over(option)]
+    given = [each for each in given if each[0] != "--when-busy" or read_when_busy(each[-1]) != "take_over"]
     hidden = [option[0] for option in given if _holds_secret(*option)]
     words = [word for option in given if option[0] not in hidden for word in option]
     same = (f" and the same {name} ({_VARIABLES[name]}), which holds a secret" for name in hidden)
@@ -291,10 +289,6 @@ def program_name() -> str:
     if Path(called).name in ("__main__.py", "-m", "-c", ""):
         return f"{_found_by(sys.executable, 'python')} -m agentloop"
     return _found_by(called, Path(called).name)
-
-
-def _takes_over(option: Sequence[str]) -> bool:
-    return option[0] == "--when-busy" and read_when_busy(option[-1]) == "take_over"
 
 
 def _holds_secret(name: str, value: str = "") -> bool:

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 from agentloop.approvals import Answers, Pending
-from agentloop.cli.answer_writers import AnswerWriter, Outcome, writer_for
+from agentloop.cli.answer_writer import AnswerWriter, Outcome
 from agentloop.cli.app import exit_status
 from agentloop.cli.build import AgentSetup, build, make_runner, store_nothing, window_notice
 from agentloop.cli.faults import is_refusal_of_message, with_option, word_and_line
@@ -82,7 +82,7 @@ def answer_and_go_on(name: str, answer: Answering) -> int:
 
 def report_early_end(shape: str, error: BaseException) -> int:
     """Tell standard output the end of a call that never came to its run; the exit status."""
-    return _report(error, writer_for(shape, StandardOutput(1)))
+    return _report(error, AnswerWriter(shape, StandardOutput(1)))
 
 
 async def run_once(call: RunCall, writer: AnswerWriter, console: Console) -> int:
@@ -149,7 +149,7 @@ def _run_prompt(
     shape: str,
     answer: Answering | None = None,
 ) -> int:
-    writer = writer_for(shape, StandardOutput.claimed())
+    writer = AnswerWriter(shape, StandardOutput.claimed())
     try:
         with ExitStack() as until_end:
             call = replace(_call(flags, words, until_end, in_chat=False), answer=answer)
@@ -197,7 +197,10 @@ async def _show_run(call: RunCall, writer: AnswerWriter, console: Console, tally
         if isinstance(event, RunStarted):
             warn(console, window_notice(call.built.agent.model))
         progress.show(event)
-        await _write(event, writer)
+        try:
+            await writer.event(event)
+        except OSError as error:
+            raise StandardOutputError(error) from error
 
     try:
         async with make_runner(call.built, call.settings, console) as runner:
@@ -263,13 +266,6 @@ class StandardOutputError(Exception):
     def __init__(self, reason: OSError) -> None:
         super().__init__(str(reason))
         self.reason = reason
-
-
-async def _write(event: StreamEvent, writer: AnswerWriter) -> None:
-    try:
-        await writer.event(event)
-    except OSError as error:
-        raise StandardOutputError(error) from error
 
 
 def _outcome(tally: RunFigures, word: RunStatus, error: str | None) -> Outcome:

@@ -11,16 +11,16 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import click
 import platformdirs
 
 from agentloop._plumbing.amounts import amount_of, seconds_of, tokens_of, whole_of
-from agentloop._plumbing.checks import headers_or_none
-from agentloop._plumbing.strict_json import STRICT_JSON
-from agentloop.cli.config_files import configured
-from agentloop.cli.files import quoted, read, read_path, text_of
+from agentloop._plumbing.checks import headers_or_none, shown
+from agentloop._plumbing.files import text_of
+from agentloop.cli.config_files import Choice, Choices, configured
+from agentloop.cli.files import json_object, read, read_path
 from agentloop.cli.options import HEADER, KNOWN, REPEATED, flags_of
 from agentloop.errors import UsageError
 from agentloop.redaction import (
@@ -49,20 +49,9 @@ DEFAULT_MODEL = "gpt-5-mini"
 OFFLINE = "offline"
 MEMORY = "memory:"
 DEFAULT_FRACTION = 0.8
+_PROMPTS = frozenset({"system", "system_file"})
 _LIMITS = ("tokens", "cost", "seconds", "repeats")
 """All but that on steps, which is the agent's."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """A setting's value as it was written, and where: `--window`, `AGENTLOOP_WINDOW`, a file and its key."""
-
-    value: Any
-    source: str
-
-
-Choices: TypeAlias = Mapping[str, Choice]
-"""The choices of a call, by the name of the setting; what stands by default is none."""
 
 
 def _choices(
@@ -72,16 +61,22 @@ def _choices(
 
     An empty variable says nothing. Who gives one of the two system prompts does not mean the other.
     """
+    files, faults = configured(environment)
     heard = {name: environment.get(variable, "").strip() for name, variable in ENVIRONMENT.items()}
-    said = {name: Choice(value=text, source=ENVIRONMENT[name]) for name, text in heard.items() if text}
-    given = {name: value for name, value in flags.items() if value not in (None, (), False)}
-    said |= {name: Choice(value=value, source=f"--{name.replace('_', '-')}") for name, value in given.items()}
-    found, faults = configured(environment)
-    files = {name: Choice(value=value, source=where) for name, (value, where) in found.items()}
-    prompts = {"system", "system_file"}
-    if prompts & said.keys():
-        files = {name: each for name, each in files.items() if name not in prompts}
-    return files | said, faults
+    choices = dict[str, Choice]()
+    for layer in (
+        *files,
+        {name: Choice(value=text, source=ENVIRONMENT[name]) for name, text in heard.items() if text},
+        {
+            name: Choice(value=value, source=f"--{name.replace('_', '-')}")
+            for name, value in flags.items()
+            if value not in (None, (), False)
+        },
+    ):
+        if not _PROMPTS.isdisjoint(layer):
+            choices = {name: choice for name, choice in choices.items() if name not in _PROMPTS}
+        choices |= layer
+    return {name: choice for name, choice in choices.items() if choice.value is not False}, faults
 
 
 def _server(text: str) -> str:
@@ -95,7 +90,7 @@ def _word(text: str, words: Sequence[str], fault: str) -> str:
     """The text, which is one of the words; `fault` says what another is."""
     if text in words:
         return text
-    raise UsageError(f"{quoted(text)} is {fault}: use {', '.join(words[:-1])} or {words[-1]}")
+    raise UsageError(f"{shown(text)} is {fault}: use {', '.join(words[:-1])} or {words[-1]}")
 
 
 def _headers(lines: Sequence[str]) -> Mapping[str, str]:
@@ -121,7 +116,6 @@ def read_when_busy(text: str) -> WhenBusy:
 
 
 def _folder(text: str) -> Path:
-    """The folder, which exists, its links followed."""
     named = read_path(text)
     try:
         if named.is_dir():
@@ -129,14 +123,13 @@ def _folder(text: str) -> Path:
         fault = "is a file, not a folder" if named.exists() else "is not there"
     except (OSError, ValueError) as error:
         fault = "cannot be used, " + (getattr(error, "strerror", None) or str(error))
-    raise UsageError(f"{quoted(text)} {fault}: name a folder that exists")
+    raise UsageError(f"{text!r} {fault}: name a folder that exists")
 
 
 def _variables(names: Sequence[str]) -> tuple[str, ...]:
-    """Names of variables of the environment."""
     for name in names:
         if not name or "=" in name or "\0" in name:
-            raise UsageError(f"{quoted(name)} is no name of a variable: write e.g. GITHUB_TOKEN")
+            raise UsageError(f"{shown(name)} is no name of a variable: write e.g. GITHUB_TOKEN")
     return tuple(names)
 
 
@@ -148,7 +141,7 @@ def _fraction(text: str) -> float | None:
     share = _number(word.removesuffix("%")) / (100 if word.endswith("%") else 1)
     if not 0 < share <= 1:
         raise UsageError(
-            f"{quoted(text)} is no share above 0 and up to 1: write one such as 0.8 or 80%, or off"
+            f"{shown(text)} is no share above 0 and up to 1: write one such as 0.8 or 80%, or off"
         )
     return share
 
@@ -156,7 +149,7 @@ def _fraction(text: str) -> float | None:
 def _temperature(text: str) -> float:
     if 0 <= (number := _number(text)) < math.inf:
         return number
-    raise UsageError(f"{quoted(text)} is no number of at least 0: write one such as 0.7")
+    raise UsageError(f"{shown(text)} is no number of at least 0: write one such as 0.7")
 
 
 def _number(text: str) -> float:
@@ -167,18 +160,7 @@ def _number(text: str) -> float:
         return math.nan
 
 
-def _json_object(text: str) -> Mapping[str, Any]:
-    try:
-        found = STRICT_JSON.decode(text)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{quoted(text)} is no JSON: {error}") from error
-    if isinstance(found, dict):
-        return found
-    raise UsageError(f"{quoted(text)} is no JSON object: write e.g. '{{\"top_p\": 0.9}}'")
-
-
 def _rules(name: str, lines: Sequence[str]) -> Sequence[str]:
-    """Rules of that name, as they stand."""
     try:
         Rules(**{name: lines})
     except UsageError as error:
@@ -194,7 +176,7 @@ READS: Mapping[str, Callable[[Any], Any]] = {
     "window": tokens_of,
     "timeout": partial(amount_of, unit="seconds"),
     "temperature": _temperature,
-    "extra": _json_object,
+    "extra": lambda text: json_object(text, shown(text), '{"top_p": 0.9}'),
     "compact_at": _fraction,
     "transcripts": read_path,
     "system_file": lambda name: text_of(read_path(name)),
@@ -401,7 +383,6 @@ def _redaction(choices: Choices) -> Redact | None:
 
 
 def _secrets(choices: Choices, environment: Mapping[str, str], headers: Mapping[str, str]) -> Redact:
-    """Known shapes and the environment's secrets."""
     said = {name: str(each.value) for name, each in choices.items()}
     values = {*map(str.strip, secrets_in(environment).values()), said.get("api_key", "")}
     for address in ("base_url", "store"):

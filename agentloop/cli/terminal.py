@@ -121,7 +121,6 @@ class StandardOutput:
             self._rest.append(memoryview(data))
 
     def _hand_over(self) -> None:
-        """Write the next piece."""
         self._is_writing = True
         try:
             first = self._rest[0]

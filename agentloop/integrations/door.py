@@ -32,6 +32,7 @@ class Door(ABC, Generic[T]):
         model: ChatModel | None = None,
         trigger: Trigger | None = None,
     ) -> None:
+        super().__init__()
         self._window, self._strategy, self._model = window, strategy, model
         self._trigger = trigger or Compaction().trigger
 
@@ -48,11 +49,16 @@ class Door(ABC, Generic[T]):
         """The item with the text of a message which is shown shortened."""
 
     async def _fold(
-        self, items: Sequence[T], *, system: str | None = None, tools: Iterable[Mapping[str, Any]] = ()
+        self,
+        items: Sequence[T],
+        *,
+        system: str | None = None,
+        tools: Iterable[Mapping[str, Any]] = (),
+        trigger: Trigger | None = None,
     ) -> Sequence[T]:
         """The items that fit, with a record in place of what does not; those given where nothing was done.
 
-        `system` and `tools` are what goes with them in a request.
+        `system` and `tools` are what goes with them in a request, `trigger` stands for that of the door.
 
         Raises:
             UsageError: the window is no size.
@@ -65,7 +71,7 @@ class Door(ABC, Generic[T]):
             self._strategy,
             window=self._window,
             model=self._model,
-            trigger=self._trigger,
+            trigger=trigger or self._trigger,
             tools=tools,
         )
         if not any(result.status == "done" for result in short.results):

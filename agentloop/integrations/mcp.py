@@ -365,7 +365,6 @@ def _size(base64: str) -> int:
 
 
 def _why(error: BaseException) -> str:
-    """What ended a connection, in one line."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     match error:
@@ -382,7 +381,6 @@ class _EndedError(Exception):
 
 @asynccontextmanager
 async def _over_http(server: McpServer, seconds: float) -> AsyncIterator[Any]:
-    """The streams of messages from and to a server that listens."""
     headers = {"accept-encoding": "identity", **server.headers}
     timeout = httpx2.Timeout(30, read=max(300, seconds))
     status = 0
@@ -508,7 +506,6 @@ async def _drain(process: Process, complaints: bytearray) -> None:
 
 
 async def _end(process: Process, mark: str) -> None:
-    """Let the server end, and kill what is left of it and of what it started."""
     assert process.stdin
     process.stdin.close()
     with suppress(TimeoutError):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from agentloop._plumbing.checks import headers_or_none, shown
-from agentloop._plumbing.files import read_text
+from agentloop._plumbing.files import text_of
 from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.strict_json import strict_value
 from agentloop.errors import UsageError
@@ -17,7 +17,6 @@ from agentloop.errors import UsageError
 Source: TypeAlias = str | Path | Mapping[str, Any]
 """The path of a JSON file, or what stands in one."""
 
-MOST_FILE_BYTES = 1_000_000
 _KEYS = ("command", "args", "env", "cwd", "url", "headers", "type", "disabled")
 _TYPES = {"stdio": "command", "http": "url", "streamable-http": "url", "streamableHttp": "url"}
 _VARIABLE = pattern(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
@@ -65,9 +64,9 @@ def entries_in(source: Source) -> Mapping[str, Mapping[str, Any]]:
     said: Any = source
     try:
         if not isinstance(source, Mapping):
-            said = strict_value(read_text(Path(source).expanduser(), MOST_FILE_BYTES))
+            said = strict_value(text_of(Path(source).expanduser()))
     except UsageError as error:
-        raise UsageError(f"MCP file {error}") from error
+        raise UsageError(f"MCP file: {error}") from error
     except ValueError as error:
         raise UsageError(f"{where} is no JSON: {error}") from error
     servers = said.get("mcpServers") if isinstance(said, Mapping) else None

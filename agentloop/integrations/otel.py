@@ -226,7 +226,6 @@ def _name_of_branch(session_id: str) -> str | None:
 
 
 def _fault_of(outcome: WorkOutcome) -> str | None:
-    """What kind of fault it came to; None for none."""
     if outcome.error is not None:
         return type(outcome.error).__qualname__
     status = getattr(outcome.value, "status", "ok")
@@ -234,7 +233,6 @@ def _fault_of(outcome: WorkOutcome) -> str | None:
 
 
 def _as_json(messages: Iterable[Mapping[str, Any]], more: Mapping[str, str] = {}) -> str:
-    """Chat-completions messages in the form of the conventions."""
     return json.dumps([{"role": each["role"], "parts": list(_parts(each)), **more} for each in messages])
 
 

@@ -13,8 +13,6 @@ from agentloop._plumbing.aio import in_own_loop
 from agentloop.extras import missing_extra
 from agentloop.integrations.door import Door, schema_of
 from agentloop.messages import Json, ToolCall
-from agentloop.models import ChatModel
-from agentloop.strategies import Strategy
 from agentloop.triggers import TokenCount, Trigger
 
 try:
@@ -30,7 +28,7 @@ _Item: TypeAlias = tuple[Json, list[Json]]
 """A message, and those of its blocks that are one chat message: a result, or all that is none."""
 
 
-class CompactConversation(ConversationManager):
+class CompactConversation(Door[_Item], ConversationManager):
     """Keeps an agent's messages inside the window: the `conversation_manager` of an `Agent`.
 
     What leaves the messages is replaced by a record of it, in `agent.messages` too. What stays is as it was,
@@ -39,27 +37,13 @@ class CompactConversation(ConversationManager):
     are compacted once more, as far as that goes.
     """
 
-    def __init__(
-        self,
-        *,
-        window: int | str,
-        strategy: Strategy | None = None,
-        model: ChatModel | None = None,
-        trigger: Trigger | None = None,
-    ) -> None:
-        super().__init__()
-        self._door, self._smaller = (
-            _Messages(window=window, strategy=strategy, model=model, trigger=each)
-            for each in (trigger, TokenCount(1))
-        )
-
     def register_hooks(self, registry: HookRegistry, **kwargs: Any) -> None:
         """Make the messages fit before each request."""
         super().register_hooks(registry, **kwargs)
         registry.add_callback(BeforeModelCallEvent, self._before_model_call)
 
     async def _before_model_call(self, event: BeforeModelCallEvent) -> None:
-        await self._door.fit(event.agent)
+        await self._fit(event.agent)
 
     def apply_management(self, agent: Any, **kwargs: Any) -> None:
         """Do nothing: the next request is made to fit when it is made."""
@@ -70,21 +54,17 @@ class CompactConversation(ConversationManager):
         Raises:
             ContextWindowOverflowException: they cannot become fewer.
         """
-        if not in_own_loop(self._smaller.fit(agent)):
+        if not in_own_loop(self._fit(agent, TokenCount(1))):
             raise e or ContextWindowOverflowException("the messages cannot become fewer")
 
-
-class _Messages(Door[_Item]):
-    """An agent's messages as what a door keeps small."""
-
-    async def fit(self, agent: Any) -> bool:
+    async def _fit(self, agent: Any, trigger: Trigger | None = None) -> bool:
         """Whether the agent's messages had to become others."""
         items = list(_items(agent.messages))
         tools = [
             schema_of(spec["name"], spec["description"], spec["inputSchema"]["json"])
             for spec in agent.tool_registry.get_all_tool_specs()
         ]
-        kept = await self._fold(items, system=agent.system_prompt, tools=tools)
+        kept = await self._fold(items, system=agent.system_prompt, tools=tools, trigger=trigger)
         if kept is not items:
             agent.messages[:] = _messages(kept)
         return kept is not items

@@ -6,13 +6,14 @@ lines for people or as data for scripts.
 
 import os
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import click
 
-from agentloop.cli.options import Option
+from agentloop.cli.options import STORE, Option
 from agentloop.cli.resume import find_session
 from agentloop.cli.settings import Settings, settings_of_call
 from agentloop.cli.terminal import (
@@ -37,10 +38,11 @@ HEADING = columns("session", "updated", "length", "title", "folder", "owner", "e
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """A store, and what the call is to use."""
+    """A store, what the call is to use, and standard output."""
 
     store: SessionStore
     settings: Settings
+    output: StandardOutput = field(default_factory=partial(StandardOutput, 1))
 
     @property
     def sessions(self) -> StoredSessions:
@@ -100,18 +102,23 @@ def warn_of(text: str) -> None:
 Look: TypeAlias = Callable[[Opened], Coroutine[Any, Any, T]]
 
 
-SessionWork: TypeAlias = Callable[[Opened, StandardOutput], Coroutine[Any, Any, None]]
-
-
-def run_work(work: SessionWork) -> int:
+def run_work(work: Look[None]) -> int:
     """Do it with the store that the call names; the exit status. Standard output is for what it writes."""
     output, settings = StandardOutput.claimed(), settings_of_call()
-
-    async def written(opened: Opened) -> None:
-        await work(opened, output)
-
-    run_to_end(_with_store(written, settings))
+    run_to_end(_with_store(lambda opened: work(replace(opened, output=output)), settings))
     return 0
+
+
+def on_store(work: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., int]:
+    """The command that does this with what the options of `STORE` name, and its own options."""
+
+    @wraps(work)
+    def command(**given: Any) -> int:
+        for option in STORE:
+            del given[option.name]
+        return run_work(partial(work, **given))
+
+    return command
 
 
 def find_in_store(look: Look[T]) -> T:

@@ -25,7 +25,7 @@ from agentloop.cli.sessions.command import (
     run_work,
     warn_of,
 )
-from agentloop.cli.terminal import StandardOutput, error_console, moment, say, write_list
+from agentloop.cli.terminal import error_console, moment, say, write_list
 from agentloop.errors import UsageError
 from agentloop.redaction import redacted
 from agentloop.sessions import History
@@ -71,7 +71,7 @@ def delete(names: Sequence[str], yes: bool, force: bool, keep_files: bool, **_: 
             what = "deleted" if there else "was gone already"
             say(console, f"{what}: {describe_history(history, go=went)}")
 
-    async def work(opened: Opened, _: StandardOutput) -> None:
+    async def work(opened: Opened) -> None:
         deletion = opened.sessions.deletion()
         await deletion.delete(going, gone, force=force, keep_files=keep_files, tell=warn_of)
 
@@ -93,14 +93,14 @@ def sweep(yes: bool, dry_run: bool, as_json: bool, **_: Any) -> int:
     async def look(opened: Opened) -> Sequence[History]:
         return [History(info=info) for info in await opened.sessions.expired(now)]
 
-    async def work(opened: Opened, output: StandardOutput) -> None:
+    async def work(opened: Opened) -> None:
         if dry_run or not (yes or going):  # what nobody was asked about stays
             went = await opened.sessions.expired(now)
         else:
             went = await opened.sessions.sweep(now=now)
         if not went:
             say(console, missing_store(opened.settings) or "nothing has expired")
-        await write_list(output, went, HEADING, row, as_data, as_json=as_json)
+        await write_list(opened.output, went, HEADING, row, as_data, as_json=as_json)
 
     going = find_in_store(look) if not (dry_run or yes) else ()
     if going and _must_ask(yes) and not _confirm(console, going):

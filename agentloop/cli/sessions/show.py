@@ -1,9 +1,10 @@
 """`sessions list`, `show`, `search`, `rename`, `expire` and `check`: what is stored."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
+from itertools import chain, repeat
 from typing import Any
 
 import click
@@ -21,14 +22,14 @@ from agentloop.cli.sessions.command import (
     as_data,
     expiry_text,
     missing_store,
+    on_store,
     row,
-    run_work,
     warn_of,
 )
 from agentloop.cli.sessions.transfer import SELECTION, Read, check_there, filter_of, is_shown
 from agentloop.cli.terminal import (
-    StandardOutput,
     columns,
+    counted,
     error_console,
     escaped,
     moment,
@@ -49,8 +50,8 @@ from agentloop.sessions import (
     read_pages,
     say_nothing,
 )
-from agentloop.stores import Query, SessionInfo, excerpt, searchable
-from agentloop.stores.base import Checkpoint, ChecksItself, Found, KeepsCheckpoints
+from agentloop.stores import Query, SessionInfo, SessionStore, excerpt, searchable
+from agentloop.stores.base import ChecksItself, Found, KeepsCheckpoints
 
 _MOST_FOUND = 1_000
 _FOUND = columns("session", "position", "by", "time", "text")
@@ -61,24 +62,21 @@ _FOUND = columns("session", "position", "by", "time", "text")
 @click.option("--all", "everywhere", is_flag=True, help="Those of all folders, not only of this one.")
 @click.option("-n", "most", metavar="N", type=WholeNumber(), help="The newest N alone.")
 @options(STORE)
-def list_(as_json: bool, everywhere: bool, most: int | None, **_: Any) -> int:
+@on_store
+async def list_(opened: Opened, as_json: bool, everywhere: bool, most: int | None) -> None:
     """List those of this folder, newest last.
 
     The JSON list has the newest first.
     """
-
-    async def work(opened: Opened, output: StandardOutput) -> None:
-        settings = opened.settings
-        folder = None if everywhere else str(settings.workdir)
-        stored = (await opened.sessions.list(folder=folder))[:most]
-        if not stored and not as_json:
-            hint = "" if everywhere else " of this folder; --all lists those of all folders"
-            missing = missing_store(settings)
-            say(error_console(), f"no sessions: {missing}" if missing else f"no sessions{hint}")
-        found = stored if as_json else stored[::-1]
-        await write_list(output, found, HEADING, row, as_data, as_json=as_json)
-
-    return run_work(work)
+    settings = opened.settings
+    folder = None if everywhere else str(settings.workdir)
+    stored = (await opened.sessions.list(folder=folder))[:most]
+    if not stored and not as_json:
+        hint = "" if everywhere else " of this folder; --all lists those of all folders"
+        missing = missing_store(settings)
+        say(error_console(), f"no sessions: {missing}" if missing else f"no sessions{hint}")
+    found = stored if as_json else stored[::-1]
+    await write_list(opened.output, found, HEADING, row, as_data, as_json=as_json)
 
 
 @click.command()
@@ -89,9 +87,16 @@ def list_(as_json: bool, everywhere: bool, most: int | None, **_: Any) -> int:
 @click.option("--archived/--visible", default=None, help="What the model sees no more, or what it sees.")
 @click.option("--synthetic/--real", default=None, help="Summaries and notes alone, or messages alone.")
 @options(SELECTION, DAMAGED, STORE)
-def show(
-    name: str, as_json: bool, tail: int | None, damaged: str, archived: bool | None, **selection: Any
-) -> int:
+@on_store
+async def show(
+    opened: Opened,
+    name: str,
+    as_json: bool,
+    tail: int | None,
+    damaged: str,
+    archived: bool | None,
+    **selection: Any,
+) -> None:
     """Show what was said and what was compacted, or a part of it.
 
     Each message stands whole, also one that was taken back.
@@ -101,8 +106,9 @@ def show(
     shape: ExportFormat = "events" if as_json else "markdown"
     asked = filter_of(selection, shape) or EventFilter()
     asked = replace(asked, regex=selection["regex"], synthetic=selection["synthetic"])
+    before = chain("[", repeat(","))
 
-    async def write(opened: Opened, info: SessionInfo, of_it: EventFilter, output: StandardOutput) -> None:
+    async def write(info: SessionInfo, of_it: EventFilter) -> None:
         read, look = page_reader(damaged, warn_of), page_reader(damaged, say_nothing)
         if archived is not None:
             read, look = in_sight(read, archived), in_sight(look, archived)
@@ -112,38 +118,30 @@ def show(
             if not await check_there(of_it, looked, shape, logs=logs):
                 return
         if not as_json:
-            await output.write(f"{row(redacted(info, opened.settings.redact))}\n")
+            await opened.output.write(f"{row(redacted(info, opened.settings.redact))}\n")
         if tail:
             of_it = await _newest(of_it, looked, tail, info.length, shape)
         only_these = None if of_it == EventFilter() else of_it
         shown = opened.sessions.texts(info, shape, only_these, read=read, tell=warn_of)
         async with aclosing(shown) as texts:
             async for text in texts:
-                lines = map(escaped, text.splitlines())
-                await (write_items(lines, output) if as_json else output.write(printable(text)))
+                if not as_json:
+                    await opened.output.write(printable(text))
+                    continue
+                for line in map(escaped, text.splitlines()):
+                    await opened.output.write(f"{next(before)}\n{line}")
 
-    has_items = False
-
-    async def write_items(lines: Iterable[str], output: StandardOutput) -> None:
-        nonlocal has_items
-        for line in lines:
-            await output.write(f",\n{line}" if has_items else f"[\n{line}")
-            has_items = True
-
-    async def work(opened: Opened, output: StandardOutput) -> None:
-        info = await opened.session(name)
-        logs = await opened.branches(info, asked.branch)
-        if asked.branch is not None and logs:
-            for log in logs:
-                await write(opened, log, replace(asked, branch=None), output)
-        else:
-            await write(opened, info, asked, output)
-            if logs and not as_json:
-                say(error_console(), f"its sub-agents: {few([log.id for log in logs])}; --branch shows them")
-        if as_json:
-            await output.write("\n]\n" if has_items else "[]\n")
-
-    return run_work(work)
+    info = await opened.session(name)
+    logs = await opened.branches(info, asked.branch)
+    if asked.branch is not None and logs:
+        for log in logs:
+            await write(log, replace(asked, branch=None))
+    else:
+        await write(info, asked)
+        if logs and not as_json:
+            say(error_console(), f"its sub-agents: {few([log.id for log in logs])}; --branch shows them")
+    if as_json:
+        await opened.output.write("[]\n" if next(before) == "[" else "\n]\n")
 
 
 async def _newest(only: EventFilter, read: Read, most: int, length: int, shape: str) -> EventFilter:
@@ -167,30 +165,28 @@ async def _newest(only: EventFilter, read: Read, most: int, length: int, shape: 
 @options(AS_JSON)
 @click.option("-n", "most", metavar="N", type=WholeNumber(most=_MOST_FOUND), default=20, show_default=True)
 @options(STORE)
-def search(text: str, name: str | None, everywhere: bool, as_json: bool, most: int, **_: Any) -> int:
+@on_store
+async def search(
+    opened: Opened, text: str, name: str | None, everywhere: bool, as_json: bool, most: int
+) -> None:
     """Search what was said for words.
 
     Also where a compaction has hidden it; newest first. A record is found that holds all the words; what
     stands in double quotes is found as it stands.
     """
     query = Query.of(text)
-
-    async def work(opened: Opened, output: StandardOutput) -> None:
-        settings = opened.settings
-        session_id = (await opened.session(name)).id if name is not None else None
-        folder = None if everywhere or session_id else str(settings.workdir)
-        found = await opened.sessions.search(text, session_id=session_id, folder=folder, most=most)
-        if not found:
-            hint = " in this folder; --all searches the sessions of all folders" if folder else ""
-            say(error_console(), missing_store(settings) or f"nothing found{hint}")
-        shown = await in_thread(_as_shown, found, query)
-        await write_list(output, shown, _FOUND, _row, dict, as_json=as_json)
-
-    return run_work(work)
+    settings = opened.settings
+    session_id = (await opened.session(name)).id if name is not None else None
+    folder = None if everywhere or session_id else str(settings.workdir)
+    found = await opened.sessions.search(text, session_id=session_id, folder=folder, most=most)
+    if not found:
+        hint = " in this folder; --all searches the sessions of all folders" if folder else ""
+        say(error_console(), missing_store(settings) or f"nothing found{hint}")
+    shown = await in_thread(_as_shown, found, query)
+    await write_list(opened.output, shown, _FOUND, _row, dict, as_json=as_json)
 
 
 def _as_shown(found: Sequence[Found], query: Query) -> list[dict[str, Any]]:
-    """What was found, as it is shown."""
     shown = []
     for each in found:
         event = each.record.event
@@ -210,65 +206,55 @@ def _row(found: Mapping[str, Any]) -> str:
 @click.argument("name", metavar="ID")
 @click.argument("title")
 @options(STORE)
-def rename(name: str, title: str, **_: Any) -> int:
+@on_store
+async def rename(opened: Opened, name: str, title: str) -> None:
     """Give a session a title."""
-    title = decode_typed(title)
-
-    async def work(opened: Opened, output: StandardOutput) -> None:
-        await opened.sessions.rename((await opened.session(name)).id, title)
-
-    return run_work(work)
+    await opened.sessions.rename((await opened.session(name)).id, decode_typed(title))
 
 
 @click.command()
 @click.argument("name", metavar="ID")
 @click.argument("after", metavar="TIME|never")
 @options(STORE)
-def expire(name: str, after: str, **_: Any) -> int:
+@on_store
+async def expire(opened: Opened, name: str, after: str) -> None:
     """Set when a session may be swept.
 
     After that time without a new record, e.g. 30d, `sessions sweep` deletes it; after `never`, never.
     """
     never = after.strip().lower() == "never"
     seconds = 0.0 if never else read("TIME", after, seconds_of)
-
-    async def work(opened: Opened, output: StandardOutput) -> None:
-        info = await opened.session(name)
-        said = Described(ttl_seconds=seconds)
-        await opened.sessions.describe(info, said)
-        when = expiry_text(said.time + seconds, seconds, on="on ") if seconds else "never"
-        unless = ", unless it goes on before" if seconds else ""
-        say(error_console(), f"{info.id} expires {when}{unless}")
-
-    return run_work(work)
+    info = await opened.session(name)
+    said = Described(ttl_seconds=seconds)
+    await opened.sessions.describe(info, said)
+    when = expiry_text(said.time + seconds, seconds, on="on ") if seconds else "never"
+    unless = ", unless it goes on before" if seconds else ""
+    say(error_console(), f"{info.id} expires {when}{unless}")
 
 
 @click.command()
 @click.argument("name", metavar="[ID]", required=False)
 @options(STORE)
-def check(name: str | None, **_: Any) -> int:
+@on_store
+async def check(opened: Opened, name: str | None) -> None:
     """Say what is wrong with the store, or a session.
 
     The whole store is looked through, with --owner the sessions of that owner. No log is changed.
     """
-
-    async def work(opened: Opened, output: StandardOutput) -> None:
-        if missing := missing_store(opened.settings):
-            raise UsageError(missing)
-        faults = await _faults(opened, name)
-        await output.write("".join(map(columns, faults)))
-        if faults:
-            some = "1 fault was" if len(faults) == 1 else f"{len(faults)} faults were"
-            raise StoreError(f"{some} found: restore a copy of what is damaged")
-        say(error_console(), "all is well")
-
-    return run_work(work)
+    if missing := missing_store(opened.settings):
+        raise UsageError(missing)
+    faults = await _faults(opened, name)
+    await opened.output.write("".join(map(columns, faults)))
+    if faults:
+        raise StoreError(f"{counted(len(faults), 'fault')} found: restore a copy of what is damaged")
+    say(error_console(), "all is well")
 
 
 async def _faults(opened: Opened, name: str | None) -> Sequence[str]:
     owner, store = opened.settings.owner, opened.store
-    if name is None and owner is None and isinstance(store, ChecksItself):
-        return await store.check() or await _faults_of_checkpoints(opened)
+    whole = name is None and owner is None
+    if whole and isinstance(store, ChecksItself) and (faults := await store.check()):
+        return faults
     infos = await store.list(owner=owner) if name is None else [await opened.session(name)]
     logs = [each for info in infos for each in (info, *await store.list(branches_of=info.id))]
     return await faults_of(opened, logs)
@@ -280,50 +266,30 @@ async def faults_of(opened: Opened, infos: Sequence[SessionInfo]) -> Sequence[st
     Raises:
         StoreError: the store cannot be read, which tells nothing of what it holds.
     """
-    return [fault for info in infos if (fault := await _fault(opened, info))]
+    return [fault for info in infos if (fault := await _fault(opened.store, info))]
 
 
-async def _fault(opened: Opened, info: SessionInfo) -> str | None:
-    """What is damaged of the session; None for nothing, or where it was deleted meanwhile."""
+async def _fault(store: SessionStore, info: SessionInfo) -> str | None:
+    """What is damaged of the session; None for nothing, or where it was deleted meanwhile.
+
+    A checkpoint that the log does not come to is dropped: who opens the session makes a new one.
+    """
+    keeps = store if isinstance(store, KeepsCheckpoints) else None
+    context, last = Context(), ""
     try:
-        checkpoint = await _checkpoint(opened, info)
-        await _read_through(opened, await _line(opened, info), checkpoint)
+        checkpoint = await keeps.checkpoint(info.id) if keeps else None
+        end = checkpoint.seq if checkpoint else 0
+        line = await store.info(info.id) or info  # as new as the checkpoint: the session may go on meanwhile
+        async with aclosing(read_pages(store, line)) as read:
+            async for page in read:
+                if records := [record for record in page if record.seq <= end]:
+                    context, last = context.add(*records), records[-1].event.id
+        if keeps and checkpoint and checkpoint_of(context, last) != checkpoint:
+            await keeps.drop_checkpoint(info.id)
+            say(error_console(), f"{info.id}: its checkpoint was not what its log comes to, and is dropped")
     except DamagedError as error:
         return str(error)
     except StoreError:
-        if await opened.store.info(info.id):  # which raises where the store itself cannot be read
+        if await store.info(info.id):  # which raises where the store itself cannot be read
             raise
     return None
-
-
-async def _faults_of_checkpoints(opened: Opened) -> Sequence[str]:
-    """Of logs that the store has looked through, what a checkpoint stands for is read, and nothing else."""
-    for info in await opened.store.list():
-        if checkpoint := await _checkpoint(opened, info):
-            line = await _line(opened, info)
-            part = replace(line, length=min(line.length, checkpoint.seq))
-            await _read_through(opened, part, checkpoint)
-    return ()
-
-
-async def _read_through(opened: Opened, info: SessionInfo, checkpoint: Checkpoint | None) -> None:
-    """Read a log, and drop a checkpoint that it does not come to: who opens the session makes a new one."""
-    context, last = Context(), ""
-    end = checkpoint.seq if checkpoint else 0
-    async with aclosing(read_pages(opened.store, info)) as read:
-        async for page in read:
-            if records := [record for record in page if record.seq <= end]:
-                context, last = context.add(*records), records[-1].event.id
-    is_off = checkpoint and checkpoint_of(context, last) != checkpoint
-    if is_off and isinstance(opened.store, KeepsCheckpoints):
-        await opened.store.drop_checkpoint(info.id)
-        say(error_console(), f"{info.id}: its checkpoint was not what its log comes to, and is dropped")
-
-
-async def _checkpoint(opened: Opened, info: SessionInfo) -> Checkpoint | None:
-    return await opened.store.checkpoint(info.id) if isinstance(opened.store, KeepsCheckpoints) else None
-
-
-async def _line(opened: Opened, info: SessionInfo) -> SessionInfo:
-    """The session's line, which is to be as new as its checkpoint: the session may go on meanwhile."""
-    return await opened.store.info(info.id) or info

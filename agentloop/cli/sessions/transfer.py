@@ -17,21 +17,23 @@ from typing import Any, TypeAlias, get_args
 
 import click
 
+from agentloop._plumbing.files import decoded, text_of
 from agentloop._plumbing.truncate import few
 from agentloop.bounds import MOST_IMPORT_BYTES
 from agentloop.cli import input
-from agentloop.cli.files import decoded, read_path, text_of, whole_file
+from agentloop.cli.files import read_path, whole_file
 from agentloop.cli.options import STORE, TTL, Option, WholeNumber, options
 from agentloop.cli.process import leave_at_once, on_signals
 from agentloop.cli.sessions.command import (
     DAMAGED,
     Opened,
+    on_store,
     run_work,
     stored_sessions,
     warn_of,
 )
 from agentloop.cli.settings import settings_of_call
-from agentloop.cli.terminal import StandardOutput, error_console, say
+from agentloop.cli.terminal import error_console, say
 from agentloop.errors import UsageError
 from agentloop.events import (
     KINDS,
@@ -41,7 +43,6 @@ from agentloop.events import (
     MessageRecord,
     Record,
     RunStartRecord,
-    kind_name,
 )
 from agentloop.sessions import ExportFormat, new_session_id, page_reader, say_nothing, to_blocks
 from agentloop.stores.base import check_trunk
@@ -74,7 +75,10 @@ _LONG_CHARS = 5_000_000
 @click.option("--format", "shape", type=click.Choice(FORMATS), default="openai", show_default=True)
 @click.option("-o", "--output", "path", metavar="FILE", help="Write it there instead of standard output.")
 @options(SELECTION, DAMAGED, STORE)
-def export(name: str, shape: ExportFormat, path: str | None, damaged: str, **selection: Any) -> int:
+@on_store
+async def export(
+    opened: Opened, name: str, shape: ExportFormat, path: str | None, damaged: str, **selection: Any
+) -> None:
     """Write a session out.
 
     As chat-completions messages, its events, or text to read. Of what is left of it by --branch, --kind,
@@ -84,28 +88,24 @@ def export(name: str, shape: ExportFormat, path: str | None, damaged: str, **sel
     only = filter_of(selection, shape) or (EventFilter() if damaged == "skip" else None)
     if path == "":
         raise UsageError("--output is empty: name a file, or leave it out for standard output")
-
-    async def work(opened: Opened, output: StandardOutput) -> None:
-        info, wanted = await opened.session(name), only
-        if only and only.branch and (logs := await opened.branches(info, only.branch)):
-            if len(logs) > 1:
-                ids = few([log.id for log in logs])
-                raise UsageError(f"--branch: {only.branch!r} may be any of {ids}: export one by its id")
-            info, wanted = logs[0], replace(only, branch=None)
-        if wanted:
-            look = partial(page_reader(damaged, say_nothing), opened.store, info)
-            await check_there(wanted, look, shape, logs=await opened.branch_names(info))
-        read = page_reader(damaged, warn_of)
-        async with aclosing(opened.sessions.texts(info, shape, wanted, read=read, tell=warn_of)) as texts:
-            if path is None or path == "-":
+    info, wanted = await opened.session(name), only
+    if only and only.branch and (logs := await opened.branches(info, only.branch)):
+        if len(logs) > 1:
+            ids = few([log.id for log in logs])
+            raise UsageError(f"--branch: {only.branch!r} may be any of {ids}: export one by its id")
+        info, wanted = logs[0], replace(only, branch=None)
+    if wanted:
+        look = partial(page_reader(damaged, say_nothing), opened.store, info)
+        await check_there(wanted, look, shape, logs=await opened.branch_names(info))
+    read = page_reader(damaged, warn_of)
+    async with aclosing(opened.sessions.texts(info, shape, wanted, read=read, tell=warn_of)) as texts:
+        if path is None or path == "-":
+            async for text in texts:
+                await opened.output.write(text)
+        else:
+            with whole_file(read_path(path)) as write:
                 async for text in texts:
-                    await output.write(text)
-            else:
-                with whole_file(read_path(path)) as file:
-                    async for text in texts:
-                        file.write(text)
-
-    return run_work(work)
+                    write(text)
 
 
 def filter_of(selection: Mapping[str, Any], shape: str) -> EventFilter | None:
@@ -150,21 +150,14 @@ async def check_there(only: EventFilter, read: Read, shape: str, *, logs: Sequen
     Raises:
         UsageError: the session has no such branch or run; with those that it has.
     """
-    taken = False
     async with aclosing(read(only)) as pages:
         async for record in _each(pages):
-            taken = taken or only(record)
             if is_shown(record, only, shape):
                 return True
-    if taken:
-        say(error_console(), "what was asked for holds no text: --json or --format events shows it")
-        return False
-    kinds, last = dict[str, None](), 0
     branches, runs = dict.fromkeys((MAIN, *logs)), dict[str, None]()
     async with aclosing(read(None)) as pages:
         async for record in _each(pages):
-            event, last = record.event, record.seq
-            kinds[kind_name(type(event))] = None
+            event = record.event
             if isinstance(event, MessageRecord) and event.branch:
                 branches[event.branch] = None
             if isinstance(event, MessageRecord | RunStartRecord) and event.run_id:
@@ -173,8 +166,8 @@ async def check_there(only: EventFilter, read: Read, shape: str, *, logs: Sequen
         if wanted not in (None, MAIN, *known):
             listed = f"it has {few(list(map(ascii, reversed(known))))}" if known else "it has none"
             raise UsageError(f"{name}: the session has no {str(wanted)[:60]!r}; {listed}")
-    there = f": it has {few(list(kinds))}, up to position {last}" if kinds else ""
-    say(error_console(), f"nothing in the session is all of what was asked for{there}")
+    texts = "" if shape == "events" else ", or it holds no text: --json or --format events shows that"
+    say(error_console(), f"nothing in the session is all of what was asked for{texts}")
     return False
 
 
@@ -194,17 +187,14 @@ async def _each(pages: AsyncIterable[Iterable[Record]]) -> AsyncGenerator[Record
 @click.option("--at", metavar="N", type=WholeNumber(), help="Up to this position of its log. [all of it]")
 @click.option("--session", "new_id", metavar="ID", help="The id of the new one. [default: a new one]")
 @options(STORE)
-def fork(name: str, at: int | None, new_id: str | None, **_: Any) -> int:
+@on_store
+async def fork(opened: Opened, name: str, at: int | None, new_id: str | None) -> None:
     """Begin another session with the log of one.
 
     Both go on by themselves from there. `sessions show` names the positions.
     """
-
-    async def work(opened: Opened, output: StandardOutput) -> None:
-        info = await opened.session(name)
-        await output.write(f"{await opened.sessions.fork(info.id, at=at, new_id=new_id)}\n")
-
-    return run_work(work)
+    info = await opened.session(name)
+    await opened.output.write(f"{await opened.sessions.fork(info.id, at=at, new_id=new_id)}\n")
 
 
 @click.command("import")
@@ -229,11 +219,11 @@ def import_(path: str, new_id: str | None, **_: Any) -> int:
     if empty := [at for at, event in enumerate(events, 1) if _says_nothing(event)]:
         warn_of(f"without any content: {few([f'position {at}' for at in empty])}")
 
-    async def work(opened: Opened, output: StandardOutput) -> None:
+    async def work(opened: Opened) -> None:
         # Nothing could be lost yet: what is not committed is nowhere.
         with on_signals(leave_at_once):
             await opened.sessions.begin(session_id, events)
-        await output.write(f"{session_id}\n")
+        await opened.output.write(f"{session_id}\n")
 
     return run_work(work)
 
