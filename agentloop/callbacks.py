@@ -14,13 +14,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from agentloop._plumbing.aio import (
     CANCEL_GRACE_SECONDS,
     DeadlineError,
     SelfCancelledError,
     WorkThread,
+    call_sync_or_async,
     in_thread,
     in_turn,
     is_ctrl_c,
@@ -40,6 +41,8 @@ from agentloop.stream import (
     RunEnded,
     StreamEvent,
 )
+
+T = TypeVar("T")
 
 MOST_FOCUS_CHARS = 4_000
 """So much may be asked of one summary; more would crowd out what is to be summarised."""
@@ -392,10 +395,7 @@ class CallbackList:
 
     async def after_model(self, answer: Answer) -> Answer:
         """The answer to store."""
-        for callback in self._overriding("after_model"):
-            reply = await self._reply(callback, "after_model", answer, kinds=(Answer,))
-            answer = reply if isinstance(reply, Answer) else answer
-        return answer
+        return await self._after("after_model", answer)
 
     async def before_tool(self, call: ToolCall) -> ToolCall | Deny:
         """The call to run, which has the id and the name of this one, or why none is run."""
@@ -414,10 +414,15 @@ class CallbackList:
 
     async def after_tool(self, call: ToolCall, result: str) -> str:
         """The result to store."""
-        for callback in self._overriding("after_tool"):
-            reply = await self._reply(callback, "after_tool", call, result, kinds=(str,))
-            result = reply if isinstance(reply, str) else result
-        return result
+        return await self._after("after_tool", result, call)
+
+    async def _after(self, point: str, value: T, *before: Any) -> T:
+        """The value, or what callbacks give in its place; they are called with it behind the others."""
+        kind = type(value)
+        for callback in self._overriding(point):
+            reply = await self._reply(callback, point, *before, value, kinds=(kind,))
+            value = reply if isinstance(reply, kind) else value
+        return value
 
     async def _reply(self, callback: Callbacks, point: str, *arguments: Any, kinds: tuple[type, ...]) -> Any:
         """What the callback returns; `_FAILED` where it is of none of these kinds, which is reported."""
@@ -487,8 +492,9 @@ class CallbackList:
         """What the callback answers; whatever else comes of it is reported, and the answer is `_FAILED`."""
         where = ""
         try:
-            call = listener.call if listener else in_thread
-            return await within(_said_by(callback, point, arguments, call), seconds=self.limit_seconds)
+            call = listener.call if listener else None
+            asking = call_sync_or_async(getattr(callback, point), *arguments, call=call)
+            return await within(asking, seconds=self.limit_seconds)
         except DeadlineError:
             error = f"took longer than {self.limit_seconds:g} s"
             if listener:
@@ -496,8 +502,8 @@ class CallbackList:
                 error += ": it is shown no more events of this run"
         except SelfCancelledError as own:
             error = str(own)
-        except _RaisedError as held:
-            error, where = error_text(held.raised), raised_at(held.raised)
+        except Exception as raised:  # noqa: BLE001 — whatever a user's callback raises is an event
+            error, where = error_text(raised), raised_at(raised)
         await self._report(callback, point, error, where)
         return _FAILED
 
@@ -537,14 +543,6 @@ class _Listener:
             self._thread = None
 
 
-class _RaisedError(Exception):
-    """Holds what a callback raised: bare, a `SystemExit` would end the event loop, others the run."""
-
-    def __init__(self, raised: BaseException) -> None:
-        super().__init__(raised)
-        self.raised = raised
-
-
 def _fault_of(reply: object) -> str:
     """What is wrong with a reply, though it is of a right kind; empty for nothing."""
     if isinstance(reply, Answer) and reply.message.role != "assistant":
@@ -559,20 +557,3 @@ def _copy(each: Positioned) -> Positioned:
     message = each.message
     shared = isinstance(message.content, tuple) or message.extra or message.tool_calls
     return replace(each, message=copy.deepcopy(message)) if shared else each
-
-
-async def _said_by(
-    callback: Callbacks, point: str, arguments: Sequence[Any], call: Callable[..., Awaitable[Any]]
-) -> Any:
-    """What the callback says; a plain function is called by `call`, which does so in a thread."""
-    try:
-        method = getattr(callback, point)
-        later = inspect.iscoroutinefunction(method)
-        answer = method(*arguments) if later else await call(method, *arguments)
-        return await answer if inspect.isawaitable(answer) else answer
-    except (asyncio.CancelledError, GeneratorExit):
-        raise  # `within` knows whose they are
-    except BaseException as error:  # whatever a user's callback raises is an event
-        if is_ctrl_c(error):
-            raise
-        raise _RaisedError(error) from error

@@ -1,4 +1,7 @@
-"""Every text we say to a model, and the marks that part our words in it from others'."""
+"""Every text we say to a model, and the marks that part our words in it from others'.
+
+What a tool says of itself stands in its docstring.
+"""
 
 import unicodedata
 from hashlib import sha256
@@ -311,10 +314,6 @@ TODO_LIST = "[Todo list]"
 """How the list begins, in results and where it is kept in sight."""
 
 TODO_EMPTY = "(nothing)"
-TODO_WRITE_DESCRIPTION = """Write the whole list of what is to be done, in order; it replaces the last one. \
-Use it for work of three or more steps: write it before you begin, and again whenever a step begins or ends. \
-One item at a time is in_progress."""
-TODO_READ_DESCRIPTION = "Show the list of what is to be done, as it was last written."
 TODO_REMINDER = (
     "the todo list was not updated for {steps} steps: if it no longer says how things stand, write it anew."
 )
@@ -323,7 +322,6 @@ SKILLS = """These skills are instructions for work of a kind. Before such work r
 read_skill, then do as it says:
 {skills}"""
 SKILLS_MORE = "- {count} more: call read_skill with a word to hear which names hold it"
-READ_SKILL_DESCRIPTION = """Read a skill by its name, or a file that the skill speaks of."""
 SKILL = "[Skill {name}]"
 """How the text of a skill begins, in results and where it is kept in sight."""
 
@@ -332,16 +330,6 @@ SKILL_FILES = "[Its files, for read_skill: {files}]"
 SKILL_NOT_KEPT = "[Skill {name} was read before and has no room here: read it again where it is needed.]"
 
 TASK_LIST = "[Tasks]"
-TASK_LIST_DESCRIPTION = (
-    """Show all tasks of the board: which are free, who has the others, what waits for what."""
-)
-TASK_ADD_DESCRIPTION = """Put a task on the board, for whoever claims it. One that is blocked by others is \
-free once these are completed."""
-TASK_BLOCK_DESCRIPTION = "Let a task that nobody has begun wait for others."
-TASK_CLAIM_DESCRIPTION = """Take a task, so that nobody else does it: the oldest that is free, or the one of \
-that number. You have one at a time."""
-TASK_COMPLETE_DESCRIPTION = "Say that your task is done, and what came of it."
-TASK_GIVE_BACK_DESCRIPTION = "Give your task back, undone, so that somebody else can claim it."
 TASK_CLAIMED = "[Your task {id}]"
 """How a task begins that was claimed, in results and where it is kept in sight."""
 
@@ -354,12 +342,6 @@ are given to you."""
 TEAM_TASK = "Do it now: your answer is its result."
 TEAM_GO_ON = "Go on with what was interrupted."
 TEAM_SENT = "Sent to {to} as message {id}."
-SEND_DESCRIPTION = "Write to one member of the team."
-BROADCAST_DESCRIPTION = "Write to all other members of the team."
-ASK_DESCRIPTION = """Ask a member, or user, for a yes: to your plan, or that they stop. Then end with a \
-short answer: theirs is given to you as a message."""
-ANSWER_DESCRIPTION = "Answer a message that asked for a yes, by its number."
-INBOX_DESCRIPTION = "Read the messages to you that you have not read."
 INBOX = "[Inbox up to {id}]"
 """How messages begin that are given to a member: it has read all up to that one."""
 
@@ -380,11 +362,6 @@ JOB_LOST = "the run that began it is over, and what it printed is not kept"
 JOB_LOST_ALIVE = "nobody waited for it any more, so it was stopped; what it printed is not kept"
 JOB_STOPPED = "stopped"
 JOB_STOPPED_AT_END = "stopped, since its run ended"
-RUN_IN_BACKGROUND_DESCRIPTION = """Begin work that takes long, and go on with other work: gives the id of a \
-job at once. A later result tells you that it has ended. What still runs when you answer is stopped."""
-CHECK_DESCRIPTION = """Show how a job stands and what it printed so far, or without an id all jobs. To wait \
-for its end, give wait_seconds."""
-STOP_DESCRIPTION = """Stop a job that is still running; shows what it printed."""
 
 WORKTREE = "[Worktree {name}]"
 """How it begins what is said of one."""
@@ -392,13 +369,6 @@ WORKTREE = "[Worktree {name}]"
 WORKTREE_ENTERED = WORKTREE + " Your file tools work here now."
 WORKTREES_INSTRUCTIONS = """Each task is done in a worktree of its own, a copy of the repository on a \
 branch. Enter it with worktree_enter before you touch files; merge it when the task is done."""
-WORKTREE_ENTER_DESCRIPTION = """Enter the worktree of a task, which is made where there is none: your file \
-tools then see that folder alone."""
-WORKTREE_LIST_DESCRIPTION = "List the worktrees, each with what is not merged of it."
-WORKTREE_MERGE_DESCRIPTION = """Commit what is in a worktree, and merge it into the repository. Where both \
-sides changed the same lines, the files are named: edit them in the worktree, then merge again."""
-WORKTREE_REMOVE_DESCRIPTION = """Remove a worktree. Commits that are not merged stay on its branch. With \
-discard, changes that are not committed go with it, and its branch too."""
 WORKTREE_MERGED = WORKTREE + " It is merged: {root} has all of it."
 WORKTREE_CONFLICTS = (
     WORKTREE

@@ -28,6 +28,7 @@ from agentloop.run import (
     Limits,
     Prompt,
     RunConfig,
+    RunInput,
     as_user_message,
     execute_run,
     run_sub_agent,
@@ -185,7 +186,8 @@ class Runner(Generic[Output_co]):
             TakenOverError: another run took the session over; this one stored nothing more.
             StoreError: the session could not be read or written.
         """
-        return await self._run(as_user_message(prompt), session_id, history, deps, limits, on_event)
+        given = self._input(session_id, as_user_message(prompt), history)
+        return await execute_run(self._config, replace(given, deps=deps, limits=limits, sink=on_event))
 
     async def resume(
         self,
@@ -208,8 +210,8 @@ class Runner(Generic[Output_co]):
             UsageError: an answer is to a call that does not wait, or has its answer; the arguments of a yes
                 do not fit, or the agent does not have the tool. Nothing is stored.
         """
-        given = checked_answers(answers or {})
-        return await self._run(None, check_trunk(session_id), (), deps, limits, on_event, given)
+        given = replace(self._input(check_trunk(session_id)), answers=checked_answers(answers or {}))
+        return await execute_run(self._config, replace(given, deps=deps, limits=limits, sink=on_event))
 
     async def stream(
         self,
@@ -228,10 +230,10 @@ class Runner(Generic[Output_co]):
         Who is to hear how a run ends that they cancel themselves takes `run(…, on_event=…)`.
         """
         events: asyncio.Queue[AnyStreamEvent | None] = asyncio.Queue()
-        message = None if prompt is None else as_user_message(prompt)
-        given = checked_answers(answers or {})
-        run = self._run(message, session_id, history, deps, limits, events.put_nowait, given)
-        task = asyncio.create_task(run)
+        given = self._input(session_id, None if prompt is None else as_user_message(prompt), history)
+        given = replace(given, answers=checked_answers(answers or {}))
+        given = replace(given, deps=deps, limits=limits, sink=events.put_nowait)
+        task = asyncio.create_task(execute_run(self._config, given))
         task.add_done_callback(lambda _: events.put_nowait(None))
         try:
             while (event := await events.get()) is not None:
@@ -359,30 +361,14 @@ class Runner(Generic[Output_co]):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _run(
-        self,
-        message: Message | None,
-        session_id: str | None,
-        history: Conversation,
-        deps: Any,
-        limits: Limits | None,
-        sink: Sink,
-        answers: Answers | None = None,
-    ) -> RunResult[Output_co]:
+    def _input(
+        self, session_id: str | None, message: Message | None = None, history: Conversation = ()
+    ) -> RunInput:
         session_id = new_session_id() if session_id is None else check_trunk(session_id)
         earlier = self.sessions.events_of(history) if history != () else ()
         if earlier and message is None:
             raise UsageError("a history begins a new session, and there is no prompt: give one")
-        return await execute_run(
-            self._config,
-            message,
-            session_id,
-            earlier=earlier,
-            sink=sink,
-            deps=deps,
-            limits=limits,
-            answers=answers,
-        )
+        return RunInput(session_id=session_id, message=message, earlier=earlier)
 
     async def _existing(self, session_id: str) -> Session:
         await self._config.sessions.check_seen(session_id)

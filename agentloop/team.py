@@ -18,17 +18,11 @@ from agentloop._plumbing.truncate import beginning, ends
 from agentloop.callbacks import Callbacks
 from agentloop.errors import SessionBusyError, UsageError
 from agentloop.events import MessageRecord, Record, RunEndRecord, RunStartRecord
-from agentloop.messages import Json
 from agentloop.prompts import (
-    ANSWER_DESCRIPTION,
-    ASK_DESCRIPTION,
-    BROADCAST_DESCRIPTION,
     INBOX,
-    INBOX_DESCRIPTION,
     INBOX_EMPTY,
     INBOX_MORE,
     INBOX_REMINDER,
-    SEND_DESCRIPTION,
     TEAM_GO_ON,
     TEAM_INSTRUCTIONS,
     TEAM_SENT,
@@ -41,7 +35,7 @@ from agentloop.runner import Runner
 from agentloop.sessions import Leases, ValueLog, is_dead
 from agentloop.stores import open_store
 from agentloop.stores.base import GrantsLeases, SessionStore, TellsLeases, branch_id, checked_session_id
-from agentloop.tools import RunContext, Tool, ToolSet, tool_of
+from agentloop.tools import RunContext, Tool, ToolSet, tool, tools_of
 from agentloop.toolsets import (
     MOST_TEXT_CHARS,
     MemberBoard,
@@ -230,13 +224,7 @@ class _Inbox(ToolSet):
     @property
     def tools(self) -> Sequence[Tool]:
         """All tools of a member."""
-        return (
-            _tool("send", SEND_DESCRIPTION, self._send, "to", "text"),
-            _tool("broadcast", BROADCAST_DESCRIPTION, self._broadcast, "text"),
-            _tool("ask", ASK_DESCRIPTION, self._ask, "to", "kind", "text"),
-            _tool("answer", ANSWER_DESCRIPTION, self._answer, "id", "approved", "text"),
-            replace(_tool("inbox", INBOX_DESCRIPTION, self._read), idempotent=True, keep=True),
-        )
+        return tools_of(self._send, self._broadcast, self._ask, self._answer, self._read)
 
     @property
     def instructions(self) -> str:
@@ -253,19 +241,45 @@ class _Inbox(ToolSet):
         notes = (f"message {_head(each)}: {text}" for each, text in zip(new, texts, strict=True))
         return INBOX_REMINDER.format(notes="; ".join(notes)) if new else ""
 
+    @tool(name="send")
     async def _send(self, to: str, text: str) -> str:
+        """Write to one member of the team.
+
+        Args:
+            to: The name of a member, or user.
+        """
         return _sent(await as_retry(self.mail.send(self.name, to, text)))
 
+    @tool(name="broadcast")
     async def _broadcast(self, text: str) -> str:
+        """Write to all other members of the team."""
         return _sent(await as_retry(self.mail.send(self.name, None, text)))
 
-    async def _ask(self, to: str, kind: Kind, text: str) -> str:
+    @tool(name="ask")
+    async def _ask(self, to: str, kind: Literal["plan", "shutdown"], text: str) -> str:
+        """Ask a member, or user, for a yes: to your plan, or that they stop.
+
+        Then end with a short answer: theirs is given to you as a message.
+
+        Args:
+            to: The name of a member, or user.
+            kind: plan: may I do this? shutdown: please stop.
+        """
         return _sent(await as_retry(self.mail.send(self.name, to, text, kind)))
 
+    @tool(name="answer")
     async def _answer(self, id: int, approved: bool, text: str) -> str:
+        """Answer a message that asked for a yes, by its number.
+
+        Args:
+            id: The number of the message that asked.
+            approved: Yes or no.
+        """
         return _sent(await as_retry(self.mail.answer(self.name, id, approved, text)))
 
+    @tool(name="inbox", idempotent=True, keep=True)
     async def _read(self) -> str:
+        """Read the messages to you that you have not read."""
         unread = await self.unread()
         return _inbox(unread) if unread else INBOX_EMPTY
 
@@ -288,6 +302,27 @@ async def _collect_ended(
             results += filter(None, [turns.pop(name).result()])
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 — raised once all have ended
             failures.append(error)
+
+
+def _checked_agents(agents: object) -> Mapping[str, Agent]:
+    if not isinstance(agents, Mapping) or not agents:
+        raise UsageError(f"agents must be a mapping of names to agents, not {shown(agents)}")
+    for name, agent in agents.items():
+        if checked_name("the name of an agent", name) == USER:
+            raise UsageError(f"no agent may be called {USER}: that is who writes from outside")
+        if not isinstance(agent, Agent):
+            raise UsageError(f"agents must be a mapping of names to agents, not {shown(agent)}")
+    return dict(agents)
+
+
+def _checked_workers(workers: Iterable[str] | None, agents: Mapping[str, Agent]) -> frozenset[str]:
+    """The workers: all agents where None."""
+    workers = agents if workers is None else workers
+    several("workers", workers, "a list of names of agents")
+    names = frozenset(workers)
+    if strangers := sorted(map(shown, names - agents.keys())):
+        raise UsageError(f"there is no agent {strangers[0]} for workers: there are {', '.join(agents)}")
+    return names
 
 
 class DoesTurns(Protocol):
@@ -359,26 +394,15 @@ class Team:
         transcripts: Path | str | None = Path(".transcripts"),
         redact: Redact | None = None,
     ) -> None:
-        if not isinstance(agents, Mapping) or not agents:
-            raise UsageError(f"agents must be a mapping of names to agents, not {shown(agents)}")
-        for each in agents:
-            if checked_name("the name of an agent", each) == USER:
-                raise UsageError(f"no agent may be called {USER}: that is who writes from outside")
-            if not isinstance(agents[each], Agent):
-                raise UsageError(f"agents must be a mapping of names to agents, not {shown(agents[each])}")
+        self.name, self.agents = checked_name("name", name), _checked_agents(agents)
+        self.workers = _checked_workers(workers, self.agents)
         instance_or_none("board", board, TaskBoard)
-        workers = agents if workers is None else workers
-        several("workers", workers, "a list of names of agents")
         self.store = open_store(store)
         if not isinstance(self.store, GrantsLeases) or not isinstance(self.store, TellsLeases):
             raise UsageError(
                 "the store of a team must grant leases and tell them: use one of agentloop.stores"
             )
-        self.name, self.agents = checked_name("name", name), dict(agents)
         self.board = board or TaskBoard(self.store, owner=USER, name=name)
-        self.workers = frozenset(workers)
-        if strangers := sorted(map(shown, self.workers - agents.keys())):
-            raise UsageError(f"there is no agent {strangers[0]} for workers: there are {', '.join(agents)}")
         self._hide = Redaction(None if redact is None else checked_redaction(redact)).hide
         self._mail = _Mail(self.store, branch_id(name, "mail"), tuple(agents))
         self._members = {
@@ -571,20 +595,3 @@ class Team:
             await board.give_back(now.task.id)
         else:
             await board.complete(now.task.id, ends(as_text(output), max_chars=MOST_TEXT_CHARS))
-
-
-_PROPERTIES: Json = {
-    "to": {"type": "string", "description": "The name of a member, or user."},
-    "text": {"type": "string"},
-    "kind": {
-        "type": "string",
-        "enum": list(ASKED),
-        "description": "plan: may I do this? shutdown: please stop.",
-    },
-    "id": {"type": "integer", "description": "The number of the message that asked."},
-    "approved": {"type": "boolean", "description": "Yes or no."},
-}
-
-
-def _tool(name: str, description: str, function: Callable[..., Any], *required: str) -> Tool:
-    return tool_of(name, description, function, {each: _PROPERTIES[each] for each in required}, *required)

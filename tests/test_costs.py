@@ -4,6 +4,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from types import FrameType
@@ -205,7 +206,8 @@ async def test_l14_a_compacted_session_runs_with_as_many_operations_whatever_its
     for length in (SMALL, SMALL, LARGE):
         run, session = run_on(Compaction(), window=WINDOW), await session_of(length)
         session = await compacted(session, visible=40)
-        run.agent = Agent(ScriptedModel([calls(look={"path": "a"}), "It says so."]), tools=[look])
+        agent = Agent(ScriptedModel([calls(look={"path": "a"}), "It says so."]), tools=[look])
+        run.config = replace(run.config, agent=agent)
         session = await session.append(added(Message.user("Look once more.")))
         with operations() as of_the_run:
             ended = await loop(RunSteps(run=run, session=session))

@@ -1,24 +1,20 @@
-"""Plain tools of a run that share one thread, and results that say of themselves that the call failed."""
+"""Plain tools of a run that share one thread."""
 
 import asyncio
 import json
 import sqlite3
 import threading
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 from agentloop import Agent, Runner, SyncRunner, Tool, tool
 from agentloop.errors import ToolDefinitionError
 from agentloop.messages import ToolCall
-from agentloop.stream import ToolEnded
 from agentloop.testing import ScriptedModel, calls
 from agentloop.tools import RunThread, ToolRegistry
-from tests.kit import until, watched
+from tests.kit import until
 from tests.test_tools import CONTEXT
 
 held = threading.local()
@@ -220,67 +216,3 @@ def test_there_is_one_kind_of_thread(wrong: Any) -> None:
 
 
 # Results that say that the call failed
-
-
-class Block(BaseModel):
-    type: str = "text"
-    text: str
-
-
-class CallToolResult(BaseModel):
-    content: list[Any]
-    isError: bool = False  # noqa: N815 — as MCP has it
-
-
-@dataclass(slots=True)
-class Result:
-    content: Any
-    is_error: bool
-
-
-FAILED = [
-    ({"content": [{"type": "text", "text": "no such city"}], "isError": True}, "no such city"),
-    ({"content": "no such city", "is_error": True}, "no such city"),
-    (CallToolResult(content=[Block(text="no"), Block(text="city")], isError=True), "no\ncity"),
-    (Result([SimpleNamespace(type="text", text="no such city")], True), "no such city"),
-    ({"isError": True, "structuredContent": {"a": 1}}, '{"isError": true, "structuredContent": {"a": 1}}'),
-    ({"isError": True, "content": [{"type": "image", "data": "x"}]}, '{"type": "image", "data": "x"}'),
-    (SimpleNamespace(isError=True, content=None), "isError"),
-]
-WORKED = [
-    {"content": [{"type": "text", "text": "fine"}], "isError": False},
-    {"isError": "true"},
-    {"isError": 1},
-    CallToolResult(content=[Block(text="fine")]),
-    Result("fine", False),
-    [{"isError": True}],
-]
-
-
-@pytest.mark.parametrize("is_async", [True, False])
-@pytest.mark.parametrize(
-    ("value", "status", "text"),
-    [(value, "error", text) for value, text in FAILED] + [(value, "ok", "") for value in WORKED],
-)
-async def test_a_result_that_says_that_it_failed_is_a_failed_call(
-    value: Any, status: str, text: str, is_async: bool
-) -> None:
-    def work() -> Any:
-        """Work."""
-        return value
-
-    async def work_async() -> Any:
-        """Work."""
-        return value
-
-    made = tool(name="work")(work_async if is_async else work)
-    seen = await watched(runner_of(calls(work={}), "done", tools=[made]), "go")
-    [ended] = [event for event in seen if isinstance(event, ToolEnded)]
-    [said] = [
-        event.message.text
-        for event in seen
-        if getattr(event, "message", None) and event.message.role == "tool"
-    ]
-    assert ended.status == status
-    assert said.startswith("work failed: ") == (status == "error")
-    assert text in said

@@ -276,12 +276,11 @@ async def test_an_archive_of_any_length_is_asked_and_not_read(tmp_path: Path) ->
     assert sum(read) < 100
 
 
-async def test_a_store_that_cannot_search_is_read() -> None:
-    store = LogAlone()
-    await hidden(store, FACT)
-    await kept(store, *said(FACT), session_id="t")
-    assert f"[position 2, user] {FACT}" in await ask(store, "gate code")
-    assert f"[session t, position 2, user] {FACT}" in await ask(store, "gate code", name="search_sessions")
+def test_a_store_that_cannot_search_is_refused() -> None:
+    with pytest.raises(UsageError, match="recall takes a Runner or a store that can search, not"):
+        recall_tools(LogAlone())
+    with pytest.raises(UsageError, match="a store that can search"):
+        Runner(Agent(ScriptedModel([]), recall=True), store=LogAlone(), transcripts=None)
 
 
 async def test_a_worker_s_run_recalls() -> None:
@@ -311,7 +310,7 @@ def test_a_name_that_is_taken_is_refused() -> None:
 
 @pytest.mark.parametrize("given", ["memory:", None, 5, ScriptedModel([])])
 def test_what_keeps_no_sessions_is_refused(given: Any) -> None:
-    with pytest.raises(UsageError, match="recall_tools takes a Runner or a store, not"):
+    with pytest.raises(UsageError, match="recall takes a Runner or a store that can search, not"):
         recall_tools(given)
 
 

@@ -42,7 +42,6 @@ RAISED: dict[str, Callable[[], BaseException]] = {
     "KeyError": KeyError,
     "RuntimeError (without a text)": RuntimeError,
     "SystemExit": lambda: SystemExit(3),
-    "KeyboardInterrupt": KeyboardInterrupt,
     "BaseExceptionGroup": lambda: BaseExceptionGroup("two", [ValueError("a"), KeyboardInterrupt()]),
     "StopIteration": StopIteration,
     "MemoryError": MemoryError,
@@ -66,7 +65,7 @@ RETURNED: dict[str, Callable[[], Any]] = {
     "2026-01-02": lambda: datetime(2026, 1, 2, tzinfo=UTC),
     "NaN": lambda: float("nan"),
     "(no result)": lambda: None,
-    "[this dict again]": _circle,
+    "'again': {...}": _circle,
 }
 """What may be returned, by what the answer says of it."""
 

@@ -11,7 +11,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, Optional, Required, TypedDict, Unpack
+from typing import Annotated, Any, Literal, Optional, TypedDict, Unpack
 
 import pytest
 from pydantic import AfterValidator, BaseModel, Field
@@ -706,30 +706,16 @@ def test_a_description_is_a_text_and_not_too_long() -> None:
 
 
 class Where(TypedDict, total=False):
-    path: Required[Annotated[str, "the file"]]
-    lines: list[int]
+    path: str
 
 
 def unpacked(depth: int = 1, **where: Unpack[Where]) -> str:
     return f"{depth} {dict(where)}"
 
 
-async def test_keys_of_unpacked_arguments_are_parameters() -> None:
-    assert Tool.of(unpacked).parameters == {
-        "type": "object",
-        "properties": {
-            "depth": {"type": "integer", "default": 1},
-            "path": {"type": "string", "description": "the file"},
-            "lines": {"type": "array", "items": {"type": "integer"}},
-        },
-        "required": ["path"],
-        "additionalProperties": False,
-    }
-    assert (await ask(unpacked, '{"path": "a"}')).text == "1 {'path': 'a'}"
-    assert (
-        await ask(unpacked, '{"path": "a", "lines": [2], "depth": 3}')
-    ).text == "3 {'path': 'a', 'lines': [2]}"
-    assert "path: is required" in (await ask(unpacked, "{}")).text
+def test_keys_that_are_to_be_unpacked_are_to_be_named() -> None:
+    with pytest.raises(ToolDefinitionError, match=r"give the keys of \*\*where one by one, each a parameter"):
+        Tool.of(unpacked)
 
 
 def test_a_text_that_annotates_a_parameter_describes_it() -> None:

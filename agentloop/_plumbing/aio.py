@@ -11,18 +11,15 @@ import asyncio
 import contextvars
 import functools
 import inspect
-import signal
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from opcode import opmap
 from pathlib import Path
 from queue import SimpleQueue
-from types import CodeType, TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-from agentloop._plumbing.callables import is_async, without_partials
+from agentloop._plumbing.callables import is_async
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -61,10 +58,10 @@ async def within(
     try:
         await asyncio.wait({task}, timeout=None if seconds == float("inf") else seconds)
     except asyncio.CancelledError:
-        await _stopped(task, grace_seconds)
+        await _stop(task, grace_seconds)
         raise
     if not task.done():
-        await _stopped(task, grace_seconds)
+        await _stop(task, grace_seconds)
         raise DeadlineError(f"timed out after {seconds:g} s")
     if task.cancelled():
         raise SelfCancelledError("cancelled by itself")
@@ -87,19 +84,22 @@ async def to_its_end(work: Coroutine[Any, Any, T], *, grace_seconds: float = CAN
         try:
             await asyncio.wait({task})
         except asyncio.CancelledError:
-            await _waited(task, grace_seconds)
+            await _wait_for_end(task, grace_seconds)
         raise
 
 
-async def said_by(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a user's function says; a plain one is asked in a thread.
+async def call_sync_or_async(
+    function: Callable[..., Any], *arguments: Any, call: Callable[..., Awaitable[Any]] | None = None
+) -> Any:
+    """What a user's function says; a plain one is asked by `call`, where None in a thread of its own.
 
     Raises:
         RuntimeError: it raised what would end the program, or its own task.
         Exception: what else it raised.
     """
+    call = call or in_thread
     try:
-        said = function(*arguments) if is_async(function) else await in_thread(function, *arguments)
+        said = function(*arguments) if is_async(function) else await call(function, *arguments)
         return await said if inspect.isawaitable(said) else said
     except (Exception, GeneratorExit):
         raise
@@ -115,14 +115,14 @@ def is_leaked(error: BaseException) -> bool:
     return isinstance(error, asyncio.CancelledError) and task is not None and not task.cancelling()
 
 
-async def _stopped(task: asyncio.Task[Any], grace_seconds: float) -> None:
+async def _stop(task: asyncio.Task[Any], grace_seconds: float) -> None:
     task.add_done_callback(_drop)
     task.cancel()
-    if cancelled := await _waited(task, grace_seconds):
+    if cancelled := await _wait_for_end(task, grace_seconds):
         raise cancelled
 
 
-async def _waited(task: asyncio.Task[Any], seconds: float) -> asyncio.CancelledError | None:
+async def _wait_for_end(task: asyncio.Task[Any], seconds: float) -> asyncio.CancelledError | None:
     """Wait for the task's end, whatever cancels the waiting; that cancellation."""
     loop, cancelled = asyncio.get_running_loop(), None
     end = loop.time() + seconds
@@ -140,33 +140,9 @@ def _drop(task: asyncio.Task[Any]) -> None:
         task.exception()
 
 
-_RAISE = opmap["RAISE_VARARGS"]
-
-
 def is_ctrl_c(error: BaseException) -> bool:
-    """Whether the error is the KeyboardInterrupt of a signal.
-
-    Only the main thread gets one. It comes up wherever the signal found the program, not at a `raise`
-    statement; or at that of the handler which stands for SIGINT.
-    """
-    if not isinstance(error, KeyboardInterrupt) or threading.current_thread() is not threading.main_thread():
-        return False
-    handler, last = _code_of(signal.getsignal(signal.SIGINT)), error.__traceback__
-    by_handler = False
-    while last and last.tb_next:
-        by_handler = by_handler or last.tb_frame.f_code is handler
-        last = last.tb_next
-    return last is None or by_handler or last.tb_frame.f_code is handler or not _stands_at_raise(last)
-
-
-def _stands_at_raise(at: TracebackType) -> bool:
-    return at.tb_frame.f_code.co_code[at.tb_lasti] == _RAISE
-
-
-def _code_of(handler: object) -> CodeType | None:
-    called = without_partials(handler)
-    code = getattr(getattr(called, "__func__", called), "__code__", None)
-    return code if isinstance(code, CodeType) else None
+    """Whether it is taken for the user's: only the main thread is given the KeyboardInterrupt of a signal."""
+    return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
 
 def in_own_loop(work: Coroutine[Any, Any, T]) -> T:
@@ -216,7 +192,7 @@ class WorkThread:
 
     def begin(self, work: Callable[[], R]) -> "asyncio.Future[Callable[[], R]]":
         """Queue the work; the running loop's future gets a call that returns or raises what the work did."""
-        return _begun(self.put, work)
+        return _begin(self.put, work)
 
     def stop(self) -> None:
         """End the thread once the work handed in so far is done; returns at once."""
@@ -238,10 +214,10 @@ class WorkThread:
 
 async def _elsewhere(start: Callable[[Callable[[], None]], object], call: Callable[[], T]) -> T:
     """What the call gives, once what `start` was handed has run in a thread."""
-    return (await _begun(start, call))()
+    return (await _begin(start, call))()
 
 
-def _begun(
+def _begin(
     start: Callable[[Callable[[], None]], object], call: Callable[[], T]
 ) -> "asyncio.Future[Callable[[], T]]":
     loop = asyncio.get_running_loop()

@@ -7,13 +7,16 @@ an error shows a value.
 """
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import inf
-from typing import TypeGuard
+from typing import Concatenate, ParamSpec, TypeGuard, TypeVar
 
 from agentloop._plumbing.callables import is_async
 from agentloop._plumbing.patterns import pattern
 from agentloop.errors import UsageError
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 MOST_KEPT = 2**53 - 1
 """The largest whole number that all readers of JSON agree on (RFC 8259, section 6; RFC 7493, section 2.2)."""
@@ -51,12 +54,6 @@ def whole(name: str, value: int, least: int, *, most: int | None = None) -> None
         raise UsageError(f"{name} must be a whole number {wanted}, not {shown(value)}")
 
 
-def whole_or_none(name: str, value: int | None, least: int, *, most: int | None = None) -> None:
-    """The same, None let pass."""
-    if value is not None:
-        whole(name, value, least, most=most)
-
-
 def any_whole(name: str, value: int) -> None:
     """Refuse what is no whole number."""
     _hold(name, value, "a whole number", so=_is_whole(value))
@@ -70,12 +67,6 @@ def finite(name: str, value: float) -> None:
 def at_least(name: str, value: float, least: float) -> None:
     """Refuse what is no finite number of at least `least`."""
     _hold(name, value, f"a number of at least {least:g}", so=is_kept_number(value) and least <= value)
-
-
-def at_least_or_none(name: str, value: float | None, least: float) -> None:
-    """The same, None let pass."""
-    if value is not None:
-        at_least(name, value, least)
 
 
 def from_to(name: str, value: float, least: float, most: float) -> None:
@@ -95,12 +86,6 @@ def finite_above_zero(name: str, value: float) -> None:
     _hold(name, value, "a finite number above 0", so=is_kept_number(value) and value > 0)
 
 
-def finite_above_zero_or_none(name: str, value: float | None) -> None:
-    """The same, None let pass."""
-    if value is not None:
-        finite_above_zero(name, value)
-
-
 def up_to(name: str, value: float, most: float) -> None:
     """Refuse what is no number above 0 and at most `most`."""
     so = is_kept_number(value) and 0 < value <= most
@@ -110,12 +95,6 @@ def up_to(name: str, value: float, most: float) -> None:
 def fraction(name: str, value: float, *, most: float = 1.0) -> None:
     """Refuse a share that is not above 0 and at most `most`."""
     up_to(name, value, most)
-
-
-def fraction_or_none(name: str, value: float | None) -> None:
-    """Refuse a share that is not above 0 and at most 1, None let pass."""
-    if value is not None:
-        fraction(name, value)
 
 
 def share_below_one(name: str, value: float) -> None:
@@ -133,10 +112,21 @@ def text(name: str, value: str) -> None:
     _hold(name, value, "a text", so=isinstance(value, str))
 
 
-def text_or_none(name: str, value: str | None) -> None:
-    """The same, None let pass."""
-    if value is not None:
-        text(name, value)
+def _or_none(check: Callable[Concatenate[str, T, P], None]) -> Callable[Concatenate[str, T | None, P], None]:
+    """The same check, None let pass."""
+
+    def checked(name: str, value: T | None, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        if value is not None:
+            check(name, value, *args, **kwargs)
+
+    return checked
+
+
+whole_or_none = _or_none(whole)
+at_least_or_none = _or_none(at_least)
+finite_above_zero_or_none = _or_none(finite_above_zero)
+fraction_or_none = _or_none(fraction)
+text_or_none = _or_none(text)
 
 
 _TOKEN = pattern(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")

@@ -37,7 +37,7 @@ class Portal:
             UsageError: the portal is closed, or this is its own thread, which would wait for itself.
             AgentLoopError: the portal was closed meanwhile.
         """
-        return self._handed_in(work).waited_for()
+        return self._hand_in(work).wait()
 
     def each(self, events: AsyncGenerator[T, None]) -> Iterator[T]:
         """What the generator yields, None being its end; leaving the iteration closes it and waits for that.
@@ -54,7 +54,7 @@ class Portal:
             begun = self._ready()
             begun.open.add(events)
         try:
-            while (event := self._handed_in(_next(events), begun).waited_for()) is not None:
+            while (event := self._hand_in(_next(events), begun).wait()) is not None:
                 yield event
         finally:
             self._leave(events, begun)
@@ -90,7 +90,7 @@ class Portal:
                 "call it from a plain tool or another thread, or use Runner there"
             )
 
-    def _handed_in(self, work: Coroutine[Any, Any, T], begun: "_Begun | None" = None) -> "_Outcome[T]":
+    def _hand_in(self, work: Coroutine[Any, Any, T], begun: "_Begun | None" = None) -> "_Outcome[T]":
         try:
             self._refuse_own_thread()
             with self._lock:
@@ -115,9 +115,9 @@ class Portal:
         with nullcontext() if is_own_thread else self._lock:
             if self.closed:  # which winds up all
                 return
-            outcome = begun.hand_in(begun.left(events))
+            outcome = begun.hand_in(begun.leave(events))
         if not is_own_thread:
-            outcome.waited_for()
+            outcome.wait()
 
 
 class _Begun:
@@ -147,7 +147,7 @@ class _Begun:
         self._loop.call_soon_threadsafe(start)
         return outcome
 
-    async def left(self, events: AsyncGenerator[Any, None]) -> None:
+    async def leave(self, events: AsyncGenerator[Any, None]) -> None:
         """Close a generator under way."""
         try:
             await events.aclose()
@@ -156,7 +156,7 @@ class _Begun:
 
     def end(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
-            asyncio.run_coroutine_threadsafe(self._wound_up(last), self._loop).result()
+            asyncio.run_coroutine_threadsafe(self._wind_up(last), self._loop).result()
         finally:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self.thread.join()
@@ -169,14 +169,14 @@ class _Begun:
             except (KeyboardInterrupt, SystemExit):  # its task holds it too, for who waits for that task
                 continue
 
-    async def _wound_up(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        await _cancelled(self._running)
+    async def _wind_up(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        await _cancel_all(self._running)
         await self._loop.shutdown_asyncgens()
         self.open.clear()
         try:
             await last()
         finally:
-            await _cancelled(asyncio.all_tasks() - {asyncio.current_task()}, seconds=CANCEL_GRACE_SECONDS)
+            await _cancel_all(asyncio.all_tasks() - {asyncio.current_task()}, seconds=CANCEL_GRACE_SECONDS)
 
 
 class _Outcome(Generic[T]):
@@ -193,7 +193,7 @@ class _Outcome(Generic[T]):
         self._unsettled.acquire()
         self._is_settled = False
 
-    def waited_for(self) -> T:
+    def wait(self) -> T:
         try:
             self._unsettled.acquire()
         except BaseException:  # it was the waiting that was interrupted
@@ -224,7 +224,7 @@ async def _next(events: AsyncGenerator[T, None]) -> T | None:
     return await anext(events, None)
 
 
-async def _cancelled(tasks: Iterable[asyncio.Task[Any] | None], *, seconds: float | None = None) -> None:
+async def _cancel_all(tasks: Iterable[asyncio.Task[Any] | None], *, seconds: float | None = None) -> None:
     """Cancel the tasks and wait for their end."""
     unwanted = {task for task in tasks if task}
     for task in unwanted:

@@ -3,23 +3,19 @@
 import base64
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set, ValuesView
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Iterator, Mapping, Sequence, Set, ValuesView
+from dataclasses import fields, is_dataclass
 from datetime import date, time
 from enum import Enum
 from pathlib import Path
 from traceback import walk_tb
 from typing import Any
 
-_MOST_LEVELS = 60
-_MOST_VALUES = 500_000
 _MOST_ITERATED = 10_000
 _MOST_BYTES_SHOWN = 256
-_MOST_INT_BITS = 10_000
 _NESTED_ERRORS = 10
 _LIBRARIES = ("<", f"{Path(json.__file__).parent.parent}{os.sep}", f"{Path(__file__).parent.parent}{os.sep}")
 """Where Python's own code begins, and ours."""
-_AS_THEY_ARE = frozenset({str, bool, float, type(None)})
 
 
 def as_text(value: object) -> str:
@@ -27,13 +23,18 @@ def as_text(value: object) -> str:
 
     Text stands as it is, None is `(no result)`, bytes are decoded or shown as labelled base64; mappings,
     sequences, sets (sorted), data classes and pydantic models become JSON; all else is its `str`. An
-    iterator gives its first 10,000 values. What refers to itself, lies deeper than 60 levels, comes after
-    500,000 values or raises when it is looked at, is replaced by a note in brackets.
+    iterator gives its first 10,000 values. What JSON cannot hold is its `str` as a whole, and what raises
+    when it is looked at is named in brackets.
     """
     if value is None:
         return "(no result)"
-    plain = _Plain().of(value)
-    return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
+    plain = _plain(value)
+    if isinstance(plain, str):
+        return str.__str__(plain)
+    try:
+        return json.dumps(plain, ensure_ascii=False, default=_plain)
+    except Exception:  # noqa: BLE001 — it refers to itself, has odd keys, or is too deep
+        return _whole(plain)
 
 
 def error_text(error: BaseException) -> str:
@@ -92,108 +93,63 @@ def _error_text(error: BaseException, levels: int) -> str:
     return f"{own}: " + "; ".join(members)
 
 
-@dataclass(slots=True)
-class _Plain:
-    """One walk over one value, into what `json.dumps` takes."""
-
-    seen: int = 0
-    above: tuple[int, ...] = ()
-
-    def of(self, value: Any) -> Any:
-        self.seen += 1
-        if self.seen > _MOST_VALUES:
-            return "[more values left out]"
-        if type(value) in _AS_THEY_ARE:
-            return value
-        try:
-            return self._scalar(value)
-        except Exception as error:  # noqa: BLE001 — a value may raise anything from any of its methods
-            return f"[{type(value).__name__} that cannot be shown: {error_text(error)}]"
-
-    def _scalar(self, value: Any) -> Any:
-        match value:
-            case Enum():
-                return self.of(value.value) if isinstance(value.value, str | int | float) else value.name
-            case str():
-                return str.__str__(value)
-            case float():
-                return float(value)
-            case int():
-                return int(value) if value.bit_length() <= _MOST_INT_BITS else hex(value)
-            case bytes() | bytearray() | memoryview():
-                return _bytes_text(bytes(value))
-            case date() | time():
-                return value.isoformat()
-            case BaseException():
-                return error_text(value)
-            case _:
-                return self._nested(value)
-
-    def _nested(self, value: Any) -> Any:
-        if id(value) in self.above:
-            return f"[this {type(value).__name__} again]"
-        if len(self.above) >= _MOST_LEVELS:
-            return f"[{type(value).__name__}: deeper levels left out]"
-        before, self.above = self.above, (*self.above, id(value))
-        try:
-            return self._opened(value)
-        finally:
-            self.above = before
-
-    def _opened(self, value: Any) -> Any:
-        if isinstance(value, list):
-            return list(self._listed(value, _MOST_VALUES))
-        members = _members(value)
-        if isinstance(members, Mapping):
-            return self._mapping(members)
-        if isinstance(value, Set):
-            return sorted(self._listed(value, _MOST_VALUES), key=repr)
-        if isinstance(value, Sequence | ValuesView):
-            return list(self._listed(value, _MOST_VALUES))
-        if isinstance(value, Iterator):
-            return list(self._listed(value, _MOST_ITERATED))
-        return str.__str__(str(value))
-
-    def _mapping(self, members: Mapping[Any, Any]) -> Any:
-        pairs = [(self._key(key), self.of(member)) for key, member in members.items()]
-        plain = dict(pairs)
-        return plain if len(plain) == len(pairs) else [list(pair) for pair in pairs]
-
-    def _key(self, key: Any) -> str:
-        plain = self.of(key)
-        return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
-
-    def _listed(self, values: Iterable[Any], most: int) -> Iterator[Any]:
-        try:
-            for count, value in enumerate(values):
-                if count >= most or self.seen >= _MOST_VALUES:
-                    yield "[more values left out]"
-                    return
-                yield self.of(value)
-        except Exception as error:  # noqa: BLE001 — what came before the failure is still a result
-            yield rest_failed(error)
-
-
-def _members(value: Any) -> Any:
-    """The named parts of a value that has some, else None."""
-    if isinstance(value, Mapping):
-        return value
-    if isinstance(value, type):
-        return None
-    if is_dataclass(value):
-        return {field.name: getattr(value, field.name) for field in fields(value)}
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return value._asdict()
-    if callable(getattr(type(value), "model_dump", None)):
-        return _model_members(value)
-    return None
-
-
-def _model_members(value: Any) -> Any:
+def _plain(value: Any) -> Any:
+    """The value, or what `json.dumps` takes in its place."""
     try:
-        return value.model_dump(mode="json")
-    except Exception:  # noqa: BLE001 — a model that refers to itself or holds foreign values is read by hand
-        return dict(value)
+        return _opened(value)
+    except Exception as error:  # noqa: BLE001 — a value may raise anything from any of its methods
+        return _not_shown(value, error)
+
+
+def _whole(value: object) -> str:
+    try:
+        return str.__str__(str(value))
+    except Exception as error:  # noqa: BLE001 — see above
+        return _not_shown(value, error)
+
+
+def _not_shown(value: object, error: Exception) -> str:
+    return f"[{type(value).__name__} that cannot be shown: {error_text(error)}]"
+
+
+def _opened(value: Any) -> Any:
+    match value:
+        case Enum():
+            return value.value if isinstance(value.value, str | int | float) else value.name
+        case tuple() if hasattr(value, "_asdict"):
+            return value._asdict()
+        case str() | int() | float() | list() | tuple() | dict():
+            return value
+        case bytes() | bytearray() | memoryview():
+            return _bytes_text(bytes(value))
+        case date() | time():
+            return value.isoformat()
+        case BaseException():
+            return error_text(value)
+        case Mapping():
+            return dict(value)
+        case Set():
+            return sorted(value, key=repr)
+        case Sequence() | ValuesView():
+            return list(value)
+        case Iterator():
+            return _values_of(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    is_model = callable(getattr(type(value), "model_dump", None))
+    return value.model_dump() if is_model else str.__str__(str(value))
+
+
+def _values_of(values: Iterator[Any]) -> list[Any]:
+    listed: list[Any] = []
+    try:
+        for value in values:
+            if len(listed) >= _MOST_ITERATED:
+                return [*listed, "[more values left out]"]
+            listed.append(value)
+    except Exception as error:  # noqa: BLE001 — what came before the failure is still a result
+        listed.append(rest_failed(error))
+    return listed
 
 
 def _bytes_text(data: bytes) -> str:

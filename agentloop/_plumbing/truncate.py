@@ -160,15 +160,21 @@ _LINE = pattern(
 _RAISED = pattern(r"^[\w.]*(?:Error|Exception|Exit|Interrupt|Warning)\b.*", re.MULTILINE)
 
 
+@Remembered
 def failure_in(result: str) -> str | None:
     """The line that says what went wrong, looked for in the head and the tail; None where nothing did.
 
     >>> failure_in("collected 3 items\\n1 failed, 2 passed")
     '1 failed, 2 passed'
     """
-    return _failure_in(result)
+    seen = halves(result.lstrip(), MOST_CHARS)
+    if _OPENING.match(seen):
+        return _failure_line(seen)
+    found = _LINE.search(seen)
+    return _short(found.group()) if found else None
 
 
+@Remembered
 def opening_failure_in(result: str) -> str | None:
     """The same of a call that only looks at something: what it shows may speak of the failures of others.
 
@@ -177,22 +183,8 @@ def opening_failure_in(result: str) -> str | None:
     >>> opening_failure_in("1: ok\\nKeyError: 'a'"), opening_failure_in("KeyError: 'a'")
     (None, "KeyError: 'a'")
     """
-    return _opening_failure_in(result)
-
-
-@Remembered
-def _opening_failure_in(result: str) -> str | None:
     seen = halves(result.lstrip(), MOST_CHARS)
     return _failure_line(seen) if _OPENING.match(seen) else None
-
-
-@Remembered
-def _failure_in(result: str) -> str | None:
-    seen = halves(result.lstrip(), MOST_CHARS)
-    if _OPENING.match(seen):
-        return _failure_line(seen)
-    found = _LINE.search(seen)
-    return _short(found.group()) if found else None
 
 
 def _failure_line(seen: str) -> str:

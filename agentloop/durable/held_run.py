@@ -36,6 +36,7 @@ from agentloop.run import (
     Limits,
     Run,
     RunConfig,
+    RunInput,
     came_to_nothing,
     settle_and_say,
     start_run,
@@ -180,7 +181,7 @@ class HeldRun:
         """Store that the run began, with its prompt."""
         session = await self.sessions.open(self.order.session_id)
         self.run = run = await self._new_run()
-        self.session = await start_run(run, session, self.order.prompt)
+        self.session = await start_run(run, session)
         # Asked of the log, since others may have written just before it.
         await self.has_begun()
 
@@ -264,14 +265,18 @@ class HeldRun:
 
     async def _new_run(self) -> Run:
         config, hold = replace(self.place.config, sessions=self.sessions), await self.hold()
-        run = await config.new_run(
-            self.order.session_id,
-            self.place.sink,
+        run = await Run.of(
+            config,
+            RunInput(
+                session_id=self.order.session_id,
+                message=self.order.prompt,
+                sink=self.place.sink,
+                limits=self.place.limits,
+                answers=self.order.answers or {},
+            ),
             run_id=self.run_id,
             rebase=rebase_same_run,
             has_lapsed=hold.has_lapsed,
-            limits=self.place.limits,
-            answers=self.order.answers,
         )
         run.thread = self._thread
         return run

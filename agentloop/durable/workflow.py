@@ -382,7 +382,7 @@ class Execution:
             self.held.say_end(status, error)
             return {"status": status, "error": error}
         await run.put_away()
-        self.held.place.config.learn(run)
+        self.held.place.config.learn(run.keeper.budget)
         output, limit = await self._output(run, status), how.get("limit")
         ended = run.ended(status, output=output, error=error, reason=reason, limit=limit)
         await run.emitter.emit(ended)

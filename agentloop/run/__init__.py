@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from agentloop.run.execute import output_of, start_run, execute_run, settle_and_say
     from agentloop.run.limits import MOST_STEPS, Limits, check_priced, with_step_limit
     from agentloop.run.model_step import ask_model, came_to_nothing
-    from agentloop.run.state import Run
+    from agentloop.run.state import Run, RunInput
     from agentloop.run.sub_agent import run_sub_agent
     from agentloop.run.tool_step import answer_one, compact, interrupted_record
     from agentloop.run.tool_step import may_run_again, split_off_compact
@@ -26,7 +26,7 @@ else:
             "execute": "output_of start_run execute_run settle_and_say",
             "limits": "MOST_STEPS Limits check_priced with_step_limit",
             "model_step": "ask_model came_to_nothing",
-            "state": "Run",
+            "state": "Run RunInput",
             "sub_agent": "run_sub_agent",
             "tool_step": "answer_one compact interrupted_record may_run_again split_off_compact",
         },

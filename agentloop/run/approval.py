@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from agentloop._plumbing.aio import said_by
+from agentloop._plumbing.aio import call_sync_or_async
 from agentloop._plumbing.checks import shown
 from agentloop._plumbing.to_text import error_text, raised_at
 from agentloop.approvals import (
@@ -49,13 +49,9 @@ async def check_approval(
                 return call
             asked = run.emitter.hide(_asking(run, call))
             await write(asked)
-        pending = pending_of(run.emitter.session_id, asked)
-        await run.emitter.emit(ApprovalNeeded(call_id=call.id, name=call.name, arguments=call.arguments))
-        reply = None if _moved(run, asked) else await _asked_now(run, pending)
-        if reply is None:
-            return pending
-        answered = answer_record(run.id, asked, reply)
-        await write(run.emitter.hide(answered))
+        answered = await _answer_now(run, call, asked, write)
+        if answered is None:
+            return pending_of(run.emitter.session_id, asked)
     if answered.run_id == run.id:
         await run.emitter.emit(_given_event(call, answered))
     match answered.verdict:
@@ -67,6 +63,20 @@ async def check_approval(
             return ToolAnswer(REJECTED.format(reason=answered.text), "error")
         case "responded":
             return ToolAnswer(answered.text, "ok")
+
+
+async def _answer_now(
+    run: Run, call: ToolCall, asked: ApprovalAsked, write: Write
+) -> ApprovalAnswered | None:
+    """What the approver answers to the call, as the log then has it; None where it is to wait."""
+    await run.emitter.emit(ApprovalNeeded(call_id=call.id, name=call.name, arguments=call.arguments))
+    pending = pending_of(run.emitter.session_id, asked)
+    reply = None if _moved(run, asked) else await _ask_now(run, pending)
+    if reply is None:
+        return None
+    answered = answer_record(run.id, asked, reply)
+    await write(run.emitter.hide(answered))
+    return answered
 
 
 def _asking(run: Run, call: ToolCall) -> ApprovalAsked:
@@ -135,7 +145,7 @@ def answers_to(
     found = []
     for call in filter(known.waits, calls):
         pending = pending_of(session.id, known.asked[call.id])
-        reply = run.answers.get(pending.call_id)
+        reply = run.input.answers.get(pending.call_id)
         if reply is not None and reply.fingerprint in ("", pending.fingerprint):
             found.append(answer_record(run.id, known.asked[call.id], reply))
     return found
@@ -147,9 +157,10 @@ async def check_answers(run: Run, session: Session, known: Approvals) -> None:
     Raises:
         UsageError: see there.
     """
-    waiting = await waiting_in(run.sessions, session, known) if run.answers else {}
-    check_known(run.answers, waiting, session.id)
-    for key, reply in run.answers.items():
+    answers = run.input.answers
+    waiting = await waiting_in(run.config.sessions, session, known) if answers else {}
+    check_known(answers, waiting, session.id)
+    for key, reply in answers.items():
         if waiting[key].session_id == session.id and isinstance(reply, Approve):
             _check_runs(run, session, waiting[key], reply)
 
@@ -191,7 +202,10 @@ def _check_runs(run: Run, session: Session, pending: Pending, reply: Approve) ->
 
 async def _known_of(run: Run, session: Session, call: ToolCall) -> Approvals:
     """The same as `approvals_in`; not read where this run made a call that needs no yes."""
-    asking, is_free = newest_exchange(session.context.visible), not run.registry.may_need_approval(call.name)
+    asking, is_free = (
+        newest_exchange(session.context.visible),
+        not run.registry.may_need_approval(call.name),
+    )
     return Approvals() if asking and asking.run_id == run.id and is_free else await approvals_in(session)
 
 
@@ -207,23 +221,23 @@ async def _needs_yes(run: Run, call: ToolCall, context: RunContext[Any]) -> bool
     return True
 
 
-async def _asked_now(run: Run, pending: Pending) -> ApprovalReply | None:
+async def _ask_now(run: Run, pending: Pending) -> ApprovalReply | None:
     """What the approver says; None where there is none, where nobody can say, and where asking fails."""
-    asks = run.approver
+    asks = run.config.approver
     if asks is None:
         return None
     try:
-        reply: object = await said_by(asks, pending)
+        reply: object = await call_sync_or_async(asks, pending)
     except Exception as error:  # noqa: BLE001 — an approver is a user's code
-        await _failed(run, error_text(error), raised_at(error))
+        await _report_failure(run, error_text(error), raised_at(error))
         return None
     if reply is None or isinstance(reply, ApprovalReply):
         return reply
-    await _failed(run, f"returned {shown(reply)}: return Approve(…), Reject(…), Respond(…) or None")
+    await _report_failure(run, f"returned {shown(reply)}: return Approve(…), Reject(…), Respond(…) or None")
     return None
 
 
-async def _failed(run: Run, error: str, where: str = "") -> None:
+async def _report_failure(run: Run, error: str, where: str = "") -> None:
     failed = CallbackFailed(callback="approver", point="approver", error=error, where=where)
     await run.emitter.callback_list.failed(failed)
 

@@ -1,7 +1,6 @@
 """What all runs of a runner share; what a caller gave, checked."""
 
 import copy
-import functools
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +9,7 @@ from typing import Any, TypeAlias
 
 from agentloop import compaction
 from agentloop._plumbing.checks import shown
-from agentloop.approvals import Answers, Approver
+from agentloop.approvals import Approver
 from agentloop.callbacks import Callbacks
 from agentloop.context import Budget, RequestPrefix, TokenCounter, counter_for
 from agentloop.emitter import CALLBACK_SECONDS, Emitter, Hides, Sink
@@ -20,14 +19,12 @@ from agentloop.messages import Json, Message
 from agentloop.models import AsksWindow
 from agentloop.rules import Rules
 from agentloop.run.agent import Agent, SubAgent
-from agentloop.run.limits import Limits, Spending
-from agentloop.run.state import Run, always_lapsed
-from agentloop.sessions import Holder, Rebase, Sessions, rebase_beside
+from agentloop.sessions import Rebase, Sessions
 from agentloop.tools import ToolAnswer, ToolRegistry
 from agentloop.toolsets import recall_tools
 
-RunsSubAgent: TypeAlias = Callable[["RunConfig", Run, str, SubAgent, str], Awaitable[ToolAnswer]]
-"""Runs a sub-agent for a call, by its id, of this run, with that task; what the call is answered."""
+RunsSubAgent: TypeAlias = Callable[[Any, str, SubAgent, str], Awaitable[ToolAnswer]]
+"""Runs a sub-agent for a call, by its id, of a `Run`, with that task; what the call is answered."""
 
 
 @dataclass(slots=True)
@@ -81,56 +78,6 @@ class RunConfig:
         """What counts the agent's tokens."""
         return counter_for(self.agent.model.name)
 
-    async def new_run(
-        self,
-        session_id: str,
-        sink: Sink,
-        *,
-        run_id: str | None = None,
-        rebase: Rebase | None = None,
-        hold: Holder | None = None,
-        has_lapsed: Callable[[], Awaitable[bool]] = always_lapsed,
-        deps: Any = None,
-        limits: Limits | None = None,
-        parent: Spending | None = None,
-        answers: Answers | None = None,
-    ) -> Run:
-        """A run that has not begun; `sink` takes its events.
-
-        `rebase` says when what it writes still holds though others wrote: by default as `rebase_beside`.
-        `parent` is what the run has used that calls this one as a sub-agent; `answers` are given to calls
-        that wait for a yes.
-        """
-        emitter = self.emitter(session_id, sink, run_id=run_id)
-        rebase = rebase or rebase_beside(emitter.run_id)
-        keeper = await self.keeper(emitter, rebase)
-        spending = Spending(
-            limits=limits or Limits(),
-            model=self.agent.model,
-            writer=self.agent.models[-1],
-            counter=self.counter,
-            outcomes=keeper.outcomes,
-            parent=parent,
-        )
-        return Run(
-            agent=self.agent,
-            registry=self.registry,
-            prefix=self.prefix,
-            sessions=self.sessions,
-            keeper=keeper,
-            spending=spending,
-            emitter=emitter,
-            counter=self.counter,
-            rebase=rebase,
-            spills=self.transcripts,
-            hold=hold,
-            answers=answers or {},
-            approver=self.approver,
-            has_lapsed=has_lapsed,
-            deps=deps,
-            run_sub_agent=functools.partial(self.run_sub_agent, self),
-        )
-
     def emitter(self, session_id: str, sink: Sink, *, run_id: str | None = None) -> Emitter:
         """What shows the events of a run, a new one where its id is not given."""
         run_id = uuid.uuid4().hex if run_id is None else run_id
@@ -153,9 +100,9 @@ class RunConfig:
         )
         return compaction.ContextKeeper(policy=policy, budget=await self._first_budget(), compactor=compactor)
 
-    def learn(self, run: Run) -> None:
-        """Keep what this run learnt of the server for the next one."""
-        self.learnt.budget = self._budget().keeping(run.keeper.budget)
+    def learn(self, budget: Budget) -> None:
+        """Keep what a run learnt of the server for the next one."""
+        self.learnt.budget = self._budget().keeping(budget)
 
     async def _first_budget(self) -> Budget:
         """What the next run begins with; models whose window nobody knows ask their servers before."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from agentloop._plumbing.aio import is_leaked, to_its_end
 from agentloop._plumbing.to_text import error_text, words_of
-from agentloop.approvals import Answers, Approvals
+from agentloop.approvals import Approvals
 from agentloop.context import (
     SYSTEM_ROLES,
     AskModel,
@@ -27,7 +27,6 @@ from agentloop.context import (
     next_step,
     partial_answer,
 )
-from agentloop.emitter import Sink
 from agentloop.errors import (
     AgentLoopError,
     ConflictError,
@@ -43,79 +42,62 @@ from agentloop.models import TellsMedia
 from agentloop.results import RunResult, as_run_failure, status_of
 from agentloop.run.approval import answers_to, approvals_in, check_answers
 from agentloop.run.config import RunConfig
-from agentloop.run.limits import Limits, ReachedLimit, Spending, check_priced, with_step_limit
+from agentloop.run.limits import ReachedLimit, check_priced, with_step_limit
 from agentloop.run.loop import NextStep, loop
 from agentloop.run.model_step import ask_model
-from agentloop.run.state import Run, Stored
+from agentloop.run.state import Run, RunInput, Stored
 from agentloop.run.tool_step import run_tools, settle
-from agentloop.sessions import Session, Sessions, branch_in, title_of
+from agentloop.sessions import Holder, Session, Sessions, branch_in, title_of
 from agentloop.stream import LimitName, RunEnded, RunStarted, RunStatus
 
 
-async def execute_run(
-    config: RunConfig,
-    message: Message | None,
-    session_id: str,
-    *,
-    sink: Sink,
-    deps: Any = None,
-    limits: Limits | None = None,
-    parent: Spending | None = None,
-    answers: Answers | None = None,
-    earlier: Sequence[Event] = (),
-) -> RunResult[Any]:
-    """Run the session to its answer or to a limit, with this message or from where it stands.
-
-    With `earlier` it is a new one that begins with these.
+async def execute_run(config: RunConfig, given: RunInput) -> RunResult[Any]:
+    """Run the session to its answer or to a limit, with the message given or from where it stands.
 
     The session is let go of before anybody is told the end, so that who hears of it may go on with it.
-    `parent` is what the run has used that calls this one as a sub-agent. `answers` are given to calls that
-    wait for a yes, its own and those of its sub-agents.
 
     Raises:
         AgentLoopError: see `Runner.run` and `Runner.resume`.
     """
-    limits = with_step_limit(limits, config.agent.max_steps)
+    limits = with_step_limit(given.limits, config.agent.max_steps)
     check_priced(limits, *config.agent.all_models)
-    await _admit(config.sessions, message, session_id)
+    await _admit(config.sessions, given)
     finished: tuple[Run, Ended] | None = None
     try:
-        async with config.sessions.held(session_id) as hold:
-            await _admit(config.sessions, message, session_id)  # it may have been begun while this run waited
-            session = await _open(config.sessions, message, session_id)
-            if earlier and session.context.length:
-                raise UsageError(f"a history begins a new session, and {session_id!r} exists: leave it out")
-            run = await config.new_run(
-                session_id, sink, hold=hold, deps=deps, limits=limits, parent=parent, answers=answers
-            )
-            run.has_lapsed = hold.has_lapsed
-            try:
-                async with run.emitter.around("run", config.agent.model.name) as outcome:
-                    try:
-                        with hold.working(run.check_alone):
-                            steps = RunSteps(run=run, session=session, message=message, earlier=earlier)
-                            ended = await loop(steps)
-                    finally:
-                        await to_its_end(run.put_away())
-                    await to_its_end(run.end(ended.status, ended.reason))
-                    outcome.value = _end_of(run, ended)
-            except BaseException as error:  # a cancellation, too, is an end that the log tells; raised again
-                failure = as_run_failure(error) if is_leaked(error) else error
-                await to_its_end(_fail(run, failure))
-                if failure is error:
-                    raise
-                raise failure from error
-            else:
-                finished = run, ended
-            finally:
-                run.thread.stop()
-                config.learn(run)
+        async with config.sessions.held(given.session_id) as hold:
+            finished = run, ended = await _run_held(config, replace(given, limits=limits), hold)
     except asyncio.CancelledError:
         if finished is not None:  # it ended in order, and whoever hears of it hears so
             await to_its_end(run.emitter.emit(_end_of(*finished)))
         raise
     await run.emitter.emit(_end_of(run, ended))
     return _result(run, ended)
+
+
+async def _run_held(config: RunConfig, given: RunInput, hold: Holder) -> tuple[Run, "Ended"]:
+    """The run, and how it ended in order, while the session is held; any other end is told here."""
+    await _admit(config.sessions, given)  # it may have been begun while this run waited
+    session = await _open(config.sessions, given)
+    run = await Run.of(config, given, hold=hold, has_lapsed=hold.has_lapsed)
+    try:
+        async with run.emitter.around("run", config.agent.model.name) as outcome:
+            try:
+                with hold.working(run.check_alone):
+                    ended = await loop(RunSteps(run=run, session=session))
+            finally:
+                await to_its_end(run.put_away())
+            await to_its_end(run.end(ended.status, ended.reason))
+            outcome.value = _end_of(run, ended)
+    except BaseException as error:  # a cancellation, too, is an end that the log tells; raised again
+        failure = as_run_failure(error) if is_leaked(error) else error
+        await to_its_end(_fail(run, failure))
+        if failure is error:
+            raise
+        raise failure from error
+    finally:
+        run.thread.stop()
+        config.learn(run.keeper.budget)
+    return run, ended
 
 
 def _end_of(run: Run, ended: "Ended") -> RunEnded:
@@ -146,14 +128,12 @@ class RunSteps:
 
     run: Run
     session: Session
-    message: Message | None = None
-    earlier: Sequence[Event] = ()
     _step: Step = field(default_factory=AskModel)
     _limit: ReachedLimit | None = None
 
     async def open(self) -> NextStep:
         """Store that the run began, and settle what was in flight."""
-        return self._at(await start_run(self.run, self.session, self.message, self.earlier))
+        return self._at(await start_run(self.run, self.session))
 
     async def make_room(self) -> NextStep:
         """Make the next request fit, unless a limit keeps it from being sent."""
@@ -208,26 +188,23 @@ class RunSteps:
                 return "make_room"
 
 
-async def start_run(
-    run: Run, session: Session, message: Message | None, earlier: Sequence[Event] = ()
-) -> Session:
+async def start_run(run: Run, session: Session) -> Session:
     """Store that the run began, with its prompt, before anybody is told; settle what was in flight.
 
     A prompt follows the results of calls in flight. Until it does it stands in the record of the run's
-    beginning, so it is kept however long they take, and whoever goes on says it. With `earlier` a new session
-    begins with these.
+    beginning, so it is kept however long they take, and whoever goes on says it.
 
     Raises:
         ContextOverflowError: the prompt can never fit; nothing is stored.
         StoreError: it could not be stored, or another run has the session.
     """
-    said = run.record_of(message) if message else None
+    said = run.record_of(run.input.message) if run.input.message else None
     try:
-        _check_taken(run, message)
+        _check_taken(run)
         _check_fits(run, said)
         if said:
             said = replace(said, message=await run.media.keep(said.message))
-        kept = [await run.media.keep_in(event) for event in earlier]
+        kept = [await run.media.keep_in(event) for event in run.input.earlier]
         begun, known = await _store_beginning(run, session, said, kept)
     finally:
         await run.emitter.emit(RunStarted(model=run.agent.model.name))
@@ -254,13 +231,13 @@ async def settle_and_say(
     return await run.record(session, *unsaid) if unsaid else session
 
 
-def _check_taken(run: Run, message: Message | None) -> None:
+def _check_taken(run: Run) -> None:
     """Refuse an image or a file before it is stored where the model is known to take none.
 
     Raises:
         UsageError: it is.
     """
-    model = run.agent.model
+    model, message = run.agent.model, run.input.message
     if message and message.has_media and isinstance(model, TellsMedia) and not model.takes_media:
         raise UsageError(f"the model {model.name} takes no images and no files but texts: use another model")
 
@@ -310,7 +287,7 @@ async def _first_records(
     start = RunStartRecord(run_id=run.id, model=agent.model.name, prompt=prompt, setup=agent.setup)
     began: list[Event] = [run.emitter.hide(start)]
     if said and not session.context.said:
-        began.append(run.sessions.description(title_of(said.message) or None))
+        began.append(run.config.sessions.description(title_of(said.message) or None))
     if calls:
         return began
     earlier = [run.record_of(message) for message in await _unsaid(session)]
@@ -328,16 +305,18 @@ async def _unsaid(session: Session) -> tuple[Message, ...]:
     return tuple(event.prompt for event in began if isinstance(event, RunStartRecord) and event.prompt)
 
 
-async def _admit(sessions: Sessions, message: Message | None, session_id: str) -> None:
-    await (sessions.check_seen if message is None else sessions.check_free)(session_id)
+async def _admit(sessions: Sessions, given: RunInput) -> None:
+    await (sessions.check_seen if given.message is None else sessions.check_free)(given.session_id)
 
 
-async def _open(sessions: Sessions, message: Message | None, session_id: str) -> Session:
-    session = await sessions.open(session_id)
-    if message is None and not session.context.length:
-        raise SessionNotFoundError(f"there is no session {session_id!r}")
-    if message is None and all(each.role in SYSTEM_ROLES for each in session.context.messages):
-        raise UsageError(f"nobody has said anything in session {session_id!r} yet: give a prompt")
+async def _open(sessions: Sessions, given: RunInput) -> Session:
+    session, name = await sessions.open(given.session_id), given.session_id
+    if given.earlier and session.context.length:
+        raise UsageError(f"a history begins a new session, and {name!r} exists: leave it out")
+    if given.message is None and not session.context.length:
+        raise SessionNotFoundError(f"there is no session {name!r}")
+    if given.message is None and all(each.role in SYSTEM_ROLES for each in session.context.messages):
+        raise UsageError(f"nobody has said anything in session {name!r} yet: give a prompt")
     return session
 
 

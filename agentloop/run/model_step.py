@@ -77,7 +77,7 @@ async def _shrink(run: Run, session: Session, error: ContextTooLongError) -> Ses
 def request_for(run: Run, session: Session) -> ModelRequest:
     """The request that the context stands for."""
     budget = run.keeper.budget
-    request = run.prefix.request(session.context, recalls=budget.recall > 0)
+    request = run.config.prefix.request(session.context, recalls=budget.recall > 0)
     return replace(request, max_output_tokens=budget.longest_answer(session.context))
 
 
@@ -181,24 +181,14 @@ async def _store_answer(
     if called is not None:
         run.spend(answer, called.counted)
     await run.learn_window()
-    message = run.emitter.hide(answer.message)
-    judged: Sequence[str | None] = ()
-    if run.agent.output_type and not says_nothing(message):
-        message, judged = run.agent.output_type.judge(message, is_cut=answer.finish in CUT_SHORT)
+    message, told = _judge(run, answer, faults)
     message = run.call_ids(session).of_message(message)
     said = [run.record_of(message, finish=answer.finish)]
-    in_vain = came_to_nothing(message, answer.finish)
-    if message.tool_calls and answer.finish in CUT_SHORT:
-        faults = [NOT_RUN[answer.finish]] * len(message.tool_calls)
-    elif (count := len(message.tool_calls)) > MOST_CALLS_RUN:
-        beyond = TOO_MANY_CALLS.format(said=count, most=MOST_CALLS_RUN)
-        faults = [*(faults or [None] * count)[:MOST_CALLS_RUN], *[beyond] * (count - MOST_CALLS_RUN)]
-    told = [fault or verdict for fault, verdict in zip_longest(faults, judged)]
     for call, text in zip(message.tool_calls, told, strict=False):
         if text:
             said.append(run.record_of(Message.tool(call.id, text)))
     session = await run.record(session, *filter(None, (called,)), *said, usage=answer.usage, cost=answer.cost)
-    run.in_vain = run.in_vain + 1 if in_vain else 0
+    run.in_vain = run.in_vain + 1 if came_to_nothing(message, answer.finish) else 0
     if run.in_vain >= VAIN_TRIES:
         why = _VAIN.get(answer.finish or "", "were empty: ask differently, or another model")
         raise BadAnswerError(f"{VAIN_TRIES} answers in a row {why}")
@@ -208,6 +198,20 @@ async def _store_answer(
             f"{OUTPUT_TRIES} answers were none of the type asked for: {fault}", text=_given_text(message)
         )
     return session
+
+
+def _judge(run: Run, answer: Answer, faults: Sequence[str | None]) -> tuple[Message, Sequence[str | None]]:
+    """The message to store, and what each of its calls is told at once, None for one that is to run."""
+    message = run.emitter.hide(answer.message)
+    judged: Sequence[str | None] = ()
+    if run.agent.output_type and not says_nothing(message):
+        message, judged = run.agent.output_type.judge(message, is_cut=answer.finish in CUT_SHORT)
+    if message.tool_calls and answer.finish in CUT_SHORT:
+        faults = [NOT_RUN[answer.finish]] * len(message.tool_calls)
+    elif (count := len(message.tool_calls)) > MOST_CALLS_RUN:
+        beyond = TOO_MANY_CALLS.format(said=count, most=MOST_CALLS_RUN)
+        faults = [*(faults or [None] * count)[:MOST_CALLS_RUN], *[beyond] * (count - MOST_CALLS_RUN)]
+    return message, [fault or verdict for fault, verdict in zip_longest(faults, judged)]
 
 
 def _answers_refused(run: Run, session: Session) -> int:

@@ -6,24 +6,32 @@ import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from agentloop import compaction
 from agentloop._plumbing.aio import to_its_end
 from agentloop._plumbing.host_logging import warn
-from agentloop.approvals import Answers, Approver, Pending, Reject
+from agentloop.approvals import Answers, Pending, Reject
 from agentloop.callbacks import Deny
-from agentloop.context import Budget, RequestPrefix, TokenCounter, count_message
-from agentloop.emitter import Emitter
+from agentloop.context import Budget, TokenCounter, count_message
+from agentloop.emitter import Emitter, Sink, drop_event
 from agentloop.errors import TakenOverError, ToolDefinitionError
 from agentloop.events import Event, MessageRecord, RunEndRecord
 from agentloop.messages import CallIds, Message, SeenMessage, ToolCall, Usage
 from agentloop.models import Answer, AsksWindow
 from agentloop.prompts import DENIED, LIMIT_BEFORE_CALL, NEEDS_YES
-from agentloop.run.agent import Agent, ContextOfRun, SubAgent
-from agentloop.run.limits import Spending
-from agentloop.sessions import Holder, Rebase, Session, SessionMedia, Sessions, append_rebased, has_begun
+from agentloop.run.agent import Agent, ContextOfRun
+from agentloop.run.config import RunConfig
+from agentloop.run.limits import Limits, Spending
+from agentloop.sessions import (
+    Holder,
+    Rebase,
+    Session,
+    SessionMedia,
+    append_rebased,
+    has_begun,
+    rebase_beside,
+)
 from agentloop.stream import (
     LimitName,
     MessageAdded,
@@ -47,15 +55,28 @@ class Stored:
     unshown: tuple[MessageAdded, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunInput:
+    """What a caller gives to one run, which begins with its `message`, or goes on where that is None.
+
+    With `earlier` it is in a new session that begins with these. `sink` takes its events. `parent` is what
+    the run has used that calls this one as a sub-agent. `answers` are given to calls that wait for a yes, its
+    own and those of its sub-agents.
+    """
+
+    session_id: str
+    message: Message | None = None
+    earlier: Sequence[Event] = ()
+    sink: Sink = drop_event
+    deps: Any = None
+    limits: Limits | None = None
+    parent: Spending | None = None
+    answers: Answers = field(default_factory=dict)
+
+
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """One run while it goes on; `spills` is the folder for results too long to show, None for nowhere.
-
-    `prefix` is what every request begins with, `registry` the tools that may be called. `run_sub_agent` runs
-    one for one of its calls.
-
-    `answers` are what a caller gave to calls that wait for a yes, by their ids, and `approver` is asked at
-    once. `waiting` is what still waits, by the ids of this run's own calls.
+    """One run while it goes on; `waiting` is what waits for a yes, by the ids of this run's own calls.
 
     `spending` is what it has used, held against its limits. `in_vain` is how many answers in a row came to
     nothing, `session` the session as this run last stored it, None before the log knows of the run and once
@@ -65,23 +86,15 @@ class Run:
     Who made the run stops its `thread`.
     """
 
-    agent: Agent[Any]
-    registry: ToolRegistry
-    prefix: RequestPrefix
-    sessions: Sessions
+    config: RunConfig
+    input: RunInput
     keeper: "compaction.ContextKeeper"
     spending: Spending
     emitter: Emitter
-    counter: TokenCounter
     rebase: Rebase
-    spills: Path | None
-    run_sub_agent: Callable[["Run", str, SubAgent, str], Awaitable[ToolAnswer]]
-    deps: Any = None
     in_vain: int = 0
     session: Session | None = None
     hold: Holder | None = None
-    answers: Answers = field(default_factory=dict)
-    approver: Approver | None = None
     waiting: dict[str, tuple[Pending, ...]] = field(default_factory=dict)
     has_lapsed: Callable[[], Awaitable[bool]] = always_lapsed
     thread: RunThread = field(init=False)
@@ -90,12 +103,61 @@ class Run:
 
     def __post_init__(self) -> None:
         self.thread = RunThread(self.past_limit)
-        self.media = SessionMedia(self.sessions.store, self.emitter.session_id)
+        self.media = SessionMedia(self.config.sessions.store, self.emitter.session_id)
+
+    @classmethod
+    async def of(
+        cls,
+        config: RunConfig,
+        given: RunInput,
+        *,
+        run_id: str | None = None,
+        rebase: Rebase | None = None,
+        hold: Holder | None = None,
+        has_lapsed: Callable[[], Awaitable[bool]] = always_lapsed,
+    ) -> "Run":
+        """A run that has not begun; by default what it writes still holds as `rebase_beside` says."""
+        emitter = config.emitter(given.session_id, given.sink, run_id=run_id)
+        rebase = rebase or rebase_beside(emitter.run_id)
+        keeper = await config.keeper(emitter, rebase)
+        spending = Spending(
+            limits=given.limits or Limits(),
+            model=config.agent.model,
+            writer=config.agent.models[-1],
+            counter=config.counter,
+            outcomes=keeper.outcomes,
+            parent=given.parent,
+        )
+        return cls(
+            config=config,
+            input=given,
+            keeper=keeper,
+            spending=spending,
+            emitter=emitter,
+            rebase=rebase,
+            hold=hold,
+            has_lapsed=has_lapsed,
+        )
 
     @property
     def id(self) -> str:
         """The run's id."""
         return self.emitter.run_id
+
+    @property
+    def agent(self) -> Agent[Any]:
+        """What runs, with the tools that its sets have now."""
+        return self.config.agent
+
+    @property
+    def registry(self) -> ToolRegistry:
+        """The tools that may be called."""
+        return self.config.registry
+
+    @property
+    def counter(self) -> TokenCounter:
+        """What counts the agent's tokens."""
+        return self.spending.counter
 
     def past_limit(self) -> ToolAnswer | None:
         """What is said to a call that is not begun, since a limit is reached; None where it may begin."""
@@ -113,17 +175,15 @@ class Run:
         if self.agent.tools_changed == self.agent.tools_changed_now:
             return
         try:
-            agent = replace(self.agent)
-            recall = (tool for name, tool in self.registry.items() if name not in self.agent.registry)
-            registry = ToolRegistry((*agent.registry.values(), *recall), self.registry.rules)
+            config = replace(self.config, agent=replace(self.agent))
         except ToolDefinitionError as error:
             warn("changed tools are not offered", error=str(error))
             return
-        prefix = replace(self.prefix, schemas=agent.schemas)
-        before, now = (Budget.of(agent.model, each, self.counter).fixed for each in (self.prefix, prefix))
+        prefixes = self.config.prefix, config.prefix
+        before, now = (Budget.of(self.agent.model, each, self.counter).fixed for each in prefixes)
         budget = self.keeper.budget
         self.keeper.budget = replace(budget, fixed=budget.fixed + now - before)
-        self.agent, self.registry, self.prefix = agent, registry, prefix
+        self.config = config
 
     async def learn_window(self) -> None:
         """Ask the server for a window that nobody knows: some name it once they have answered."""
@@ -267,10 +327,10 @@ class Run:
         One that needs a yes is run where it is `cleared`, and as it is: no callback may change it then.
         """
         async with self.emitter.around("tool", call.name, call) as outcome:
-            outcome.value = answer = await self._called(call, context, cleared)
+            outcome.value = answer = await self._call_allowed(call, context, cleared)
         return answer
 
-    async def _called(self, call: ToolCall, context: RunContext[Any], cleared: bool) -> ToolAnswer:
+    async def _call_allowed(self, call: ToolCall, context: RunContext[Any], cleared: bool) -> ToolAnswer:
         callbacks = self.emitter.callback_list
         allowed = await callbacks.before_tool(call)
         if isinstance(allowed, Deny):
@@ -282,7 +342,7 @@ class Run:
             return ToolAnswer(DENIED.format(reason=needs.reason), "error")
         if needs:
             return ToolAnswer(NEEDS_YES.format(name=call.name), "error")
-        answer = await self.registry.answer(allowed, context, self.thread)
+        answer = await registry.answer(allowed, context, self.thread)
         if not self.emitter.callbacks or answer.pending:
             return answer
         return replace(answer, text=await callbacks.after_tool(allowed, self.emitter.hide(answer.text)))
@@ -319,13 +379,13 @@ class Run:
                 session_id=self.emitter.session_id,
                 run_id=self.id,
                 call_id=call_id,
-                deps=self.deps,
+                deps=self.input.deps,
                 usage=self.spending.usage,
                 on_progress=progress,
                 redact=self.emitter.hide,
                 said=said,
                 call_tool=call_tool,
-                run_agent=partial(self.run_sub_agent, self, call_id),
+                run_agent=partial(self.config.run_sub_agent, self, call_id),
             )
             yield context
         finally:

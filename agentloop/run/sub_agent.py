@@ -6,7 +6,7 @@ from hashlib import sha256
 from agentloop._plumbing.to_text import as_text
 from agentloop.prompts import SUB_AGENT_LIMIT
 from agentloop.run.agent import SubAgent
-from agentloop.run.config import Learnt, RunConfig, as_user_message
+from agentloop.run.config import Learnt, as_user_message
 from agentloop.run.execute import execute_run
 from agentloop.run.state import Run
 from agentloop.sessions import branch_id
@@ -14,7 +14,7 @@ from agentloop.stream import AnyStreamEvent, ToolProgress, ToolStarted
 from agentloop.tools import ToolAnswer
 
 
-async def run_sub_agent(config: RunConfig, run: Run, call_id: str, sub: SubAgent, task: str) -> ToolAnswer:
+async def run_sub_agent(run: Run, call_id: str, sub: SubAgent, task: str) -> ToolAnswer:
     """What the sub-agent answers to the task, in a log of its own that the id of the call leads to.
 
     Where that log is there, the call was in flight when something died: its run goes on, and one that was
@@ -23,7 +23,7 @@ async def run_sub_agent(config: RunConfig, run: Run, call_id: str, sub: SubAgent
     Raises:
         AgentLoopError: see `Runner.run`; for the run that calls, a call that failed.
     """
-    trunk = run.emitter.session_id
+    config, trunk = run.config, run.emitter.session_id
     name = branch_id(trunk, f"{sub.name}.{_mark(call_id, task)}")
     message = None if await config.sessions.store.info(name) else as_user_message(task)
     below = replace(
@@ -38,16 +38,8 @@ async def run_sub_agent(config: RunConfig, run: Run, call_id: str, sub: SubAgent
             said = event.name if isinstance(event, ToolStarted) else event.text
             run.emitter.emit_beside(ToolProgress(call_id=call_id, text=f"{sub.name}: {said}"))
 
-    result = await execute_run(
-        below,
-        message,
-        name,
-        sink=tell,
-        deps=run.deps,
-        limits=sub.limits,
-        parent=run.spending,
-        answers=run.answers,
-    )
+    given = replace(run.input, session_id=name, message=message, earlier=(), sink=tell, limits=sub.limits)
+    result = await execute_run(below, replace(given, parent=run.spending))
     if result.pending:
         return ToolAnswer("", "ok", pending=result.pending)
     if result.status == "answered":

@@ -298,7 +298,7 @@ def _reminder(run: Run, text: str) -> str:
 
 async def _spill_result(run: Run, text: str, call: ToolCall) -> tuple[str | None, str]:
     """The file that holds the whole text, None where there is none, and how to get it in words."""
-    folder, again = run.spills, "call the tool again for the rest"
+    folder, again = run.config.transcripts, "call the tool again for the rest"
     if folder is None:
         return None, again
     try:

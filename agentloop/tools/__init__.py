@@ -6,7 +6,7 @@ from agentloop._plumbing.faces import loaded_later
 from agentloop.tools.invoke import ArgumentsError, RunThread, ToolAnswer, object_of, spill
 from agentloop.tools.registry import Tool, ToolRegistry, is_tool, tool
 from agentloop.tools.run_context import RunContext
-from agentloop.tools.tool_set import ToolSet, notice_from, put_away_by, text_from, tool_of
+from agentloop.tools.tool_set import ToolSet, notice_from, put_away_by, text_from, tools_of
 
 if TYPE_CHECKING:
     from agentloop.tools.output import OutputType

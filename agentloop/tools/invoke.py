@@ -36,10 +36,6 @@ T = TypeVar("T")
 
 _MOST_YIELDED = 10_000
 
-_FAILED = ("isError", "is_error")
-"""True in a result, they say that its call failed: https://modelcontextprotocol.io/specification/2025-06-18/schema
-has the first, and the second is its name in Python, and in Anthropic's results."""
-
 
 class ArgumentsError(Exception):
     """The arguments do not fit the tool; the text says in one line which and why."""
@@ -107,82 +103,77 @@ async def answer_call(
         return ToolAnswer(f"{name} was not called, since its arguments do not fit: {error}", "error")
     except Exception as error:  # noqa: BLE001 — a validator of the tool's author may raise anything
         return _failure(name, error)
-    call = functools.partial(function, *args, **kwargs)
-    has_begun = False
-    answer: ToolAnswer | None = None
-
-    def run() -> Any:
-        nonlocal has_begun
-        has_begun = True
-        return _run_in_thread(name, call)
-
-    async def work() -> ToolAnswer:
-        nonlocal answer
-        there: Awaitable[Any] | None = None
-        if thread:
-            there = thread.call(run)
-        elif not is_async(call):
-            there = in_thread(run)
-        answer = await _outcome(name, call, there)
-        return answer
-
+    work = _Work(name, functools.partial(function, *args, **kwargs), thread)
     try:
         async with thread.turn if thread else contextlib.nullcontext():
             if thread and (refused := thread.refusal()):
                 return refused
-            return await within(work(), seconds=seconds)
+            return await within(work.do(), seconds=seconds)
     except asyncio.CancelledError:
-        if answer:  # it ended in spite of the cancelling: what it did is done
-            return answer
+        if work.answer:  # it ended in spite of the cancelling: what it did is done
+            return work.answer
         raise
     except DeadlineError:
-        if thread and not has_begun:
-            return ToolAnswer(
-                f"{name} was not run: a call before it still holds the thread of both", "timeout"
-            )
-        return ToolAnswer(
-            f"{name} timed out after {seconds:g} s; what it did until then stays done: look at that first, "
-            "then ask for less at a time",
-            "timeout",
-        )
+        return ToolAnswer(work.why_late(seconds), "timeout")
     except SelfCancelledError:
         return ToolAnswer(f"{name} failed: it was cancelled before it had a result", "error")
 
 
-async def _outcome(name: str, call: Callable[[], Any], there: Awaitable[Any] | None) -> ToolAnswer:
-    """What came of the call; `there` it is made in a thread, where it is not async."""
-    try:
-        value = await there if there else call()
+@dataclass(slots=True)
+class _Work:
+    """One call under way, on that thread if there is one; `answer` is what came of it."""
+
+    name: str
+    call: Callable[[], Any]
+    thread: RunThread | None
+    has_begun: bool = False
+    answer: ToolAnswer | None = None
+
+    async def do(self) -> ToolAnswer:
+        try:
+            self.answer = await self._answer()
+        except (asyncio.CancelledError, GeneratorExit):
+            raise
+        except BaseException as error:  # a tool may raise anything, SystemExit too: all are answers
+            if is_ctrl_c(error):
+                raise
+            self.answer = _failure(self.name, error)
+        return self.answer
+
+    def why_late(self, seconds: float) -> str:
+        if self.thread and not self.has_begun:
+            return f"{self.name} was not run: a call before it still holds the thread of both"
+        return (
+            f"{self.name} timed out after {seconds:g} s; what it did until then stays done: look at that "
+            "first, then ask for less at a time"
+        )
+
+    async def _answer(self) -> ToolAnswer:
+        if self.thread:
+            value = await self.thread.call(self._in_thread)
+        else:
+            value = self.call() if is_async(self.call) else await in_thread(self._in_thread)
         if inspect.isawaitable(value):
             value = await value
         if isinstance(value, AsyncIterator):
             value = await _collect(value)
         if isinstance(value, ToolAnswer):
             return value
-        is_text = isinstance(value, str)
-        return _answer_of(name, value) if is_text else await in_thread(_answer_of, name, value)
-    except (asyncio.CancelledError, GeneratorExit):
-        raise
-    except BaseException as error:  # a tool may raise anything, SystemExit too: all are answers
-        if is_ctrl_c(error):
-            raise
-        return _failure(name, error)
+        return _answer_of(value) if isinstance(value, str) else await in_thread(_answer_of, value)
+
+    def _in_thread(self) -> ToolAnswer | Awaitable[Any] | AsyncIterator[Any]:
+        """Runs in the tool's own thread, the making of the text included: both may take long."""
+        self.has_begun = True
+        try:
+            value = self.call()
+            later = inspect.isawaitable(value) or isinstance(value, AsyncIterator)
+            return value if later else _answer_of(value)
+        except BaseException as error:  # noqa: BLE001 — nothing raised in a tool's thread may reach the event loop
+            return _failure(self.name, error)
 
 
-def _run_in_thread(name: str, call: Callable[[], Any]) -> ToolAnswer | Awaitable[Any] | AsyncIterator[Any]:
-    """Runs in the tool's own thread, the making of the text included: both may take long."""
-    try:
-        value = call()
-        later = inspect.isawaitable(value) or isinstance(value, AsyncIterator)
-        return value if later else _answer_of(name, value)
-    except BaseException as error:  # noqa: BLE001 — nothing raised in a tool's thread may reach the event loop
-        return _failure(name, error)
-
-
-def _answer_of(name: str, value: object) -> ToolAnswer:
-    """What the tool gave as a text; a result that says of itself that the call failed is a failure."""
-    if any(_field(value, each) is True for each in _FAILED):
-        return ToolAnswer(f"{name} failed: {_content_of(value)}", "error")
+def _answer_of(value: object) -> ToolAnswer:
+    """What the tool gave as a text, and what it has beside."""
     if isinstance(value, Image | File | list | tuple) and (answer := _with_media(value)):
         return answer
     return ToolAnswer(as_text(_start_values(value) if isinstance(value, Generator) else value), "ok")
@@ -193,30 +184,11 @@ def _with_media(value: object) -> ToolAnswer | None:
     given = value if isinstance(value, list | tuple) else [value]
     if not any(isinstance(each, Image | File) for each in given):
         return None
-    texts: list[str] = []
-    media: list[Json] = []
+    parts: list[Json] = []
     for each in given:
-        for part in (
-            each.parts if isinstance(each, Image | File) else [{"type": "text", "text": as_text(each)}]
-        ):
-            texts.append(part["text"]) if part["type"] == "text" else media.append(part)
-    return ToolAnswer("\n".join(texts), "ok", tuple(media))
-
-
-def _content_of(result: object) -> str:
-    """The text in the content of a result, which is one or a list of blocks; all of it where it has none."""
-    content = _field(result, "content")
-    blocks = content if isinstance(content, list | tuple) else [] if content is None else [content]
-    texts = ((_field(block, "text"), block) for block in blocks)
-    said = "\n".join(as_text(text if isinstance(text, str) else block) for text, block in texts)
-    return said or as_text(result)
-
-
-def _field(value: object, name: str) -> object:
-    """The value of that name in an object or a dict; None where it has none, or that cannot be told."""
-    with contextlib.suppress(Exception):  # a tool's own object may raise anything when it is looked at
-        return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
-    return None
+        parts += each.parts if isinstance(each, Image | File) else [{"type": "text", "text": as_text(each)}]
+    texts = [part["text"] for part in parts if part["type"] == "text"]
+    return ToolAnswer("\n".join(texts), "ok", tuple(part for part in parts if part["type"] != "text"))
 
 
 def _start_values(values: Generator[Any, Any, Any]) -> Iterator[Any]:

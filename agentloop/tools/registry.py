@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, overload, runtime_checkable
 
-from agentloop._plumbing.aio import DeadlineError, SelfCancelledError, said_by, within
+from agentloop._plumbing.aio import call_sync_or_async, within
 from agentloop._plumbing.callables import is_async, name_of, without_partials
 from agentloop._plumbing.checks import shown
 from agentloop._plumbing.patterns import pattern
@@ -166,10 +166,11 @@ class Tool:
         """Whether a call with these arguments needs a yes, or why it is not to run at all."""
         if isinstance(self.needs_approval, bool):
             return self.needs_approval
+        asking = call_sync_or_async(self.needs_approval, context, arguments)
         try:
-            said = _says_so(self.needs_approval, context, arguments)
-            return await within(said, seconds=self.timeout_seconds)
-        except (DeadlineError, SelfCancelledError):
+            said = await within(asking, seconds=self.timeout_seconds)
+            return said if isinstance(said, Reject) else bool(said)
+        except Exception:  # noqa: BLE001 — a user's function may raise anything, or never end
             return True
 
     @property
@@ -341,15 +342,6 @@ class KnowsRealPaths(Protocol):
     def real_path(self, path: str) -> str:
         """The path below its folder without links; the same where it leads out of it."""
         ...
-
-
-async def _says_so(needs: Callable[..., Any], *arguments: Any) -> bool | Reject:
-    """What a user's function says; that a yes is needed where it fails."""
-    try:
-        said = await said_by(needs, *arguments)
-        return said if isinstance(said, Reject) else bool(said)
-    except Exception:  # noqa: BLE001 — whatever it raises
-        return True
 
 
 def _is_time(seconds: object) -> bool:

@@ -2,7 +2,7 @@
 
 The one door to docstring-parser. A parameter without a type hint takes any JSON value. One
 already bound by `functools.partial` is not shown, nor is one annotated with `RunContext`, which is filled in.
-Keys of `**kwargs: Unpack[TypedDict]` are parameters, and a text in `Annotated` describes one. Docstrings are
+A text in `Annotated` describes one. Docstrings are
 read in Google, NumPy or Sphinx style.
 
 Arguments that do not fit are mended where they can mean only one thing: a list or an object in a JSON string
@@ -16,13 +16,13 @@ import inspect
 import re
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Parameter
 from typing import Any
 
 import docstring_parser
-from docstring_parser import DocstringStyle
+from docstring_parser import Docstring, DocstringParam, DocstringStyle
 from pydantic import Field, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 from pydantic.fields import FieldInfo
@@ -42,8 +42,6 @@ _STYLES = (DocstringStyle.GOOGLE, DocstringStyle.NUMPYDOC, DocstringStyle.REST)
 _MOST_FAULTS = 10
 _NAMED_SCHEMAS = ("properties", "$defs", "patternProperties", "dependentSchemas")
 _DATA = ("default", "const", "enum", "examples")
-_NOT_GIVEN = object()
-"""The default of a key that need not be given, and that has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,17 +68,8 @@ class FunctionSignature:
         if self.own is not None:
             arguments = fitting(self.own.validate_python, arguments)
         values = fitting(lambda given: self.checks.validate_python(ArgsKwargs((), given)), arguments)
-        values = {name: value for name, value in values.items() if value is not _NOT_GIVEN}
         values |= dict.fromkeys(self.contexts, context)
         return tuple(values.pop(name) for name in self.positional), values
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Documentation:
-    """The summary and the long description as one text, and a line for each parameter described."""
-
-    description: str
-    parameters: Mapping[str, str]
 
 
 class _Schema(GenerateJsonSchema):
@@ -100,19 +89,19 @@ def signature_of(function: Callable[..., Any], own: Json | None = None) -> Funct
     positional: list[str] = []
     for parameter in _parameters(function):
         hint = _hint(function, parameter)
+        if typing.get_origin(hint) is typing.Unpack:
+            raise _undefinable(function, f"give the keys of **{parameter.name} one by one, each a parameter")
         if parameter.kind is Parameter.POSITIONAL_ONLY:
             positional.append(parameter.name)
         if _wants_context(hint):
             contexts.append(parameter.name)
-        elif parameter.kind is Parameter.VAR_KEYWORD and typing.get_origin(hint) is typing.Unpack:
-            shown += _keys_of(function, hint)
         else:
             shown.append(_by_name(parameter, _described(hint)))
     checks = _checks(function, shown)
-    documentation = documentation_of(function)
+    read = _docstring_of(function)
     return FunctionSignature(
-        description=documentation.description,
-        parameters=_schema(function, checks, documentation),
+        description=(read.description or "").strip(),
+        parameters=_schema(function, checks, read.params),
         positional=tuple(positional),
         contexts=tuple(contexts),
         checks=checks,
@@ -186,18 +175,6 @@ def _described(hint: Any) -> Any:
     return typing.Annotated[hint, Field(description=text)]
 
 
-def _keys_of(function: Callable[..., Any], hint: Any) -> Iterator[Parameter]:
-    """A parameter for each key of the `TypedDict` that further named arguments are."""
-    (keys,) = typing.get_args(hint)
-    if not typing.is_typeddict(keys):
-        raise _undefinable(function, f"Unpack[…] wants a TypedDict, not {keys!r}")
-    for name, value in typing.get_type_hints(keys, include_extras=True).items():
-        while typing.get_origin(value) in (typing.Required, typing.NotRequired):
-            (value,) = typing.get_args(value)
-        default = Parameter.empty if name in keys.__required_keys__ else _NOT_GIVEN
-        yield Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=_described(value))
-
-
 def _checks(function: Callable[..., Any], shown: list[Parameter]) -> TypeAdapter[Any]:
     """What checks arguments and gives them back, so that what the function itself raises stays apart."""
 
@@ -212,15 +189,18 @@ def _checks(function: Callable[..., Any], shown: list[Parameter]) -> TypeAdapter
         raise _undefinable(function, _no_json(error)) from error
 
 
-def _schema(function: Callable[..., Any], checks: TypeAdapter[Any], documentation: Documentation) -> Json:
+def _schema(
+    function: Callable[..., Any], checks: TypeAdapter[Any], described: Sequence[DocstringParam]
+) -> Json:
     try:
         schema = untitled_schema(checks)
     except PydanticUserError as error:
         raise _undefinable(function, _no_json(error)) from error
     properties = schema.setdefault("properties", {})
-    for name, text in documentation.parameters.items():
-        if text and name in properties:
-            properties[name].setdefault("description", text)
+    for each in described:
+        text = " ".join((each.description or "").split())
+        if text and each.arg_name in properties:
+            properties[each.arg_name].setdefault("description", text)
     return schema
 
 
@@ -259,29 +239,27 @@ def _undefinable(function: Callable[..., Any], reason: str) -> ToolDefinitionErr
     return ToolDefinitionError(f"{name} cannot become a tool: {reason}")
 
 
-def documentation_of(function: Callable[..., Any]) -> Documentation:
-    """Read the docstring of a function, or of a callable object's `__call__` or else its class."""
+def _docstring_of(function: Callable[..., Any]) -> Docstring:
+    """The docstring of a function, or of a callable object's `__call__` or else its class."""
     text = inner_function(function).__doc__
     called = without_partials(function)
     if not text and not inspect.isroutine(called):
         text = type(called).__doc__
-    read = max(_parsed(inspect.cleandoc(text or "")), key=_fitness)
-    lines = {each.arg_name: " ".join((each.description or "").split()) for each in read.params}
-    return Documentation(description=(read.description or "").strip(), parameters=lines)
+    return max(_parsed(inspect.cleandoc(text or "")), key=_fitness)
 
 
-def _parsed(text: str) -> Iterator[docstring_parser.Docstring]:
+def _parsed(text: str) -> Iterator[Docstring]:
     """The text as each style reads it, and last as nothing but a description."""
     for style in _STYLES:
         # docstring-parser answers text that it cannot read with ParseError, IndexError and others
         with contextlib.suppress(Exception):
             yield docstring_parser.parse(text, style)
-    plain = docstring_parser.Docstring()
+    plain = Docstring()
     plain.short_description = text
     yield plain
 
 
-def _fitness(read: docstring_parser.Docstring) -> tuple[int, int]:
+def _fitness(read: Docstring) -> tuple[int, int]:
     """How much a style found; the parser's own choice also counts what no style means, like `:note`."""
     return len(read.params), bool(read.returns) + len(read.raises)
 

@@ -8,7 +8,7 @@ from agentloop._plumbing.callables import name_of
 from agentloop._plumbing.host_logging import warn
 from agentloop._plumbing.to_text import words_of
 from agentloop.errors import UsageError
-from agentloop.messages import Json, Message, SeenMessage
+from agentloop.messages import Message, SeenMessage
 from agentloop.tools.registry import Tool
 from agentloop.tools.run_context import RunContext
 
@@ -114,28 +114,9 @@ async def _ask_in_time(ask: Callable[..., Awaitable[T]], *given: object) -> T | 
         return None
 
 
-def tool_of(
-    name: str,
-    description: str,
-    function: Callable[..., Any],
-    properties: Json | None = None,
-    *required: str,
-    idempotent: bool = False,
-    keep: bool = False,
-) -> Tool:
-    """A tool of a set, which takes an object of these properties; what is not required may be left out."""
-    return Tool(
-        name=name,
-        description=description,
-        parameters={
-            "type": "object",
-            "properties": properties or {},
-            **({"required": list(required)} if required else {}),
-        },
-        function=function,
-        idempotent=idempotent,
-        keep=keep,
-    )
+def tools_of(*functions: Callable[..., Any]) -> tuple[Tool, ...]:
+    """The tools that these functions are."""
+    return tuple(map(Tool.of, functions))
 
 
 def text_from(ask: Callable[..., object], *given: object) -> str:

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,8 @@ from agentloop._plumbing.to_text import first_line
 from agentloop._plumbing.truncate import head
 from agentloop.context import newest_exchange, results_of
 from agentloop.errors import RetryTool, UsageError
-from agentloop.messages import Json, SeenMessage, ToolCall
+from agentloop.messages import SeenMessage, ToolCall
 from agentloop.prompts import (
-    CHECK_DESCRIPTION,
     INTERRUPTED,
     JOB_BEGUN,
     JOB_ENDED,
@@ -31,11 +29,9 @@ from agentloop.prompts import (
     JOB_STOPPED_AT_END,
     JOBS,
     JOBS_NONE,
-    RUN_IN_BACKGROUND_DESCRIPTION,
-    STOP_DESCRIPTION,
     first_given,
 )
-from agentloop.tools import RunContext, Tool, ToolSet, tool_of
+from agentloop.tools import RunContext, Tool, ToolSet, tool, tools_of
 from agentloop.workspace import Commands, Folder, Output, ending, kill_marked, mark_of_job
 
 RUN_IN_BACKGROUND, CHECK, STOP = "run_in_background", "check", "stop"
@@ -51,13 +47,6 @@ MOST_REPORTED = 3
 MOST_WHAT_CHARS = 100
 
 _ENDED = pattern(r"[Jj]ob ([0-9a-f]{8}) ended: ")
-_COMMAND: Json = {"type": "string", "description": "A command line, for `sh`, in the working folder."}
-_ARGUMENTS: Json = {"type": "object", "description": "The arguments of that tool."}
-_JOB: Json = {"type": "string", "description": "The id of a job."}
-_CHECKED: Json = {
-    "job": _JOB,
-    "wait_seconds": {"type": "number", "minimum": 0, "maximum": MOST_WAIT_SECONDS},
-}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -147,15 +136,18 @@ class Background(ToolSet):
     @property
     def tools(self) -> Sequence[Tool]:
         """The three tools."""
-        begun: dict[str, Json] = {"command": _COMMAND} if self._commands else {}
+        run = Tool.of(self.run_in_background)
+        offered = dict(run.parameters["properties"])
         if self.agent_tools:
-            begun |= {"tool": {"type": "string", "enum": list(self.agent_tools)}, "arguments": _ARGUMENTS}
-        run = tool_of(RUN_IN_BACKGROUND, RUN_IN_BACKGROUND_DESCRIPTION, self.run_in_background, begun)
-        check = tool_of(CHECK, CHECK_DESCRIPTION, self.check, _CHECKED, idempotent=True)
-        stop = tool_of(STOP, STOP_DESCRIPTION, self.stop, {"job": _JOB}, "job", idempotent=True)
-        run = replace(run, kind="shell" if self._commands else None)
-        return run, replace(check, timeout_seconds=MOST_WAIT_SECONDS + 30), stop
+            offered["tool"] = {**offered["tool"], "enum": list(self.agent_tools)}
+        else:
+            del offered["tool"], offered["arguments"]
+        if not self._commands:
+            del offered["command"]
+        run = replace(run, parameters={**run.parameters, "properties": offered})
+        return replace(run, kind="shell" if self._commands else None), *tools_of(self.check, self.stop)
 
+    @tool()
     async def run_in_background(
         self,
         context: RunContext[Any],
@@ -163,7 +155,14 @@ class Background(ToolSet):
         tool: str = "",
         arguments: Mapping[str, Any] | None = None,
     ) -> str:
-        """Begin a job.
+        """Begin work that takes long, and go on with other work: gives the id of a job at once.
+
+        A later result tells you that it has ended. What still runs when you answer is stopped.
+
+        Args:
+            command: A command line, for `sh`, in the working folder.
+            tool: A tool to call instead.
+            arguments: The arguments of that tool.
 
         Raises:
             RetryTool: there is nothing to run, or as much runs as may.
@@ -184,18 +183,25 @@ class Background(ToolSet):
             task = asyncio.create_task(_command(self._commands, command, mark, output))
         else:
             task = asyncio.create_task(_tool(context, tool, arguments or {}, answers))
-        printed = output.text if command else partial(_joined, answers)
+        printed = output.text if command else lambda _: "".join(answers)  # redacted with what shows it
         job = _Job(id=job_id, call_id=context.call_id, what=what, task=task, printed=printed)
         self._jobs[context.session_id, job_id] = job
         self._unreported.get(context.session_id, set()).add(job_id)
         return JOB_BEGUN.format(id=job_id, what=what)
 
+    @tool(idempotent=True, timeout_seconds=MOST_WAIT_SECONDS + 30)
     async def check(self, context: RunContext[Any], job: str = "", wait_seconds: float = 0) -> str:
-        """How a job stands and what it printed; the list of all without one.
+        """Show how a job stands and what it printed so far.
+
+        Args:
+            job: The id of a job; without one all are listed.
+            wait_seconds: So long to wait for its end, at most 600.
 
         Raises:
-            RetryTool: the session has no such job.
+            RetryTool: the session has no such job, or nobody waits so long.
         """
+        if not 0 <= wait_seconds <= MOST_WAIT_SECONDS:
+            raise RetryTool(f"wait_seconds must be from 0 to {MOST_WAIT_SECONDS}")
         if not job:
             known = [each.line for (name, _), each in self._jobs.items() if name == context.session_id]
             return "\n".join((JOBS, *(known or [JOBS_NONE])))
@@ -210,8 +216,12 @@ class Background(ToolSet):
             )
         return JOB_ENDED.format(id=job, end=JOB_LOST, what=_what_of(begun[job][0]))
 
+    @tool(idempotent=True)
     async def stop(self, context: RunContext[Any], job: str) -> str:
-        """Stop a job where it still runs; how it stands then.
+        """Stop a job that is still running; shows what it printed.
+
+        Args:
+            job: The id of a job.
 
         Raises:
             RetryTool: the session has no such job.
@@ -284,11 +294,6 @@ async def _tool(context: RunContext[Any], name: str, arguments: Mapping[str, Any
     answer = await context.call_tool(name, arguments)
     answers.append(answer.text)
     return answer.status
-
-
-def _joined(answers: Sequence[str], redact: Callable[[str], str]) -> str:
-    """What a tool answered, empty before it has; it is redacted with the result that shows it."""
-    return "".join(answers)
 
 
 async def _job_text(job: _Job, context: RunContext[Any]) -> str:

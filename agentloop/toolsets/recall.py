@@ -1,13 +1,12 @@
 """Recall: tools by which a model finds what was said and it no longer sees.
 
-A search is the store's, so an archive of any length is asked once and not read; a store that cannot search
-has its logs read. What a user took back (`rewind`) is found by nobody.
+A search is the store's, so an archive of any length is asked once and not read. What a user took back
+(`rewind`) is found by nobody.
 """
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from agentloop._plumbing.aio import in_thread
@@ -16,12 +15,12 @@ from agentloop._plumbing.patterns import pattern
 from agentloop.context import Context, estimate_tokens, rewound
 from agentloop.errors import RetryTool, UsageError
 from agentloop.events import MessageRecord, Ranges, holds
-from agentloop.messages import Json, Message, labelled_part
+from agentloop.messages import Message, labelled_part
 from agentloop.prompts import FOUND_IN_SESSIONS, FOUND_SOME_WORDS, NOTHING_FOUND, RECALLED
 from agentloop.sessions import Session
-from agentloop.stores import Query, SessionStore, excerpt, found_among, searchable
+from agentloop.stores import Query, SessionStore, excerpt, searchable
 from agentloop.stores.base import FindsWords, Found, trunk_of
-from agentloop.tools import RunContext, Tool, ToolAnswer
+from agentloop.tools import RunContext, Tool, ToolAnswer, tool
 
 RECALL, SEARCH_SESSIONS = "recall", "search_sessions"
 RECALL_TOOLS = (RECALL, SEARCH_SESSIONS)
@@ -37,25 +36,7 @@ MOST_SESSIONS = 200
 MOST_WORDS = 6
 """So many words, the longest, are looked for one by one where nothing holds all of them."""
 
-_QUERY: Json = {
-    "type": "object",
-    "properties": {"query": {"type": "string", "description": 'Words that all occur in it, or a "phrase".'}},
-    "required": ["query"],
-}
-_OWN_QUERY: Json = {
-    **_QUERY,
-    "properties": {
-        "query": {
-            "type": "string",
-            "description": 'Words that all occur in it, a "phrase", or a position, for what was shown there.',
-        }
-    },
-}
 _POSITION = pattern(r"\s*(?:at )?(?:position )?#?(\d{1,9})\s*", re.IGNORECASE)
-_DESCRIPTIONS = {
-    RECALL: "Find earlier words, names, numbers or results of this conversation that are no longer shown.",
-    SEARCH_SESSIONS: "Find what was said in the user's other conversations.",
-}
 
 
 @runtime_checkable
@@ -85,21 +66,15 @@ def recall_tools(
         ['recall', 'search_sessions']
 
     Raises:
-        UsageError: neither a runner nor a store is given, or `max_tokens` is no whole number of at least 100.
+        UsageError: no store that can search is given, and no runner with one, or `max_tokens` is no whole
+            number of at least 100.
     """
     whole("max_tokens", max_tokens, LEAST_ANSWER_TOKENS)
     store = runner_or_store.store if isinstance(runner_or_store, HasStore) else runner_or_store
-    if isinstance(store, str) or not hasattr(store, "read"):
-        raise UsageError(f"recall_tools takes a Runner or a store, not {shown(runner_or_store)}")
+    if not hasattr(store, "read") or not isinstance(store, FindsWords):
+        raise UsageError(f"recall takes a Runner or a store that can search, not {shown(runner_or_store)}")
     recall = _Recall(store=store, max_tokens=max_tokens)
-    own, others = (
-        Tool(name=name, description=_DESCRIPTIONS[name], parameters=query, function=function, idempotent=True)
-        for name, query, function in (
-            (RECALL, _OWN_QUERY, recall.recall),
-            (SEARCH_SESSIONS, _QUERY, recall.search_sessions),
-        )
-    )
-    return own, others
+    return Tool.of(recall.recall), Tool.of(recall.search_sessions)
 
 
 _Look: TypeAlias = Callable[[str], Awaitable[Sequence[Found]]]
@@ -111,7 +86,13 @@ class _Recall:
     store: SessionStore
     max_tokens: int
 
+    @tool(idempotent=True)
     async def recall(self, context: RunContext[Any], query: str) -> str | ToolAnswer:
+        """Find earlier words, names, numbers or results of this conversation that are no longer shown.
+
+        Args:
+            query: Words that all occur in it, a "phrase", or a position, for what was shown there.
+        """
         own = (await Session.open(context.session_id, self.store)).context
         if (at := _POSITION.fullmatch(query)) and (media := await self._media_at(int(at[1]), own, context)):
             return media
@@ -143,7 +124,13 @@ class _Recall:
                 return ToolAnswer(f"{RECALLED}\n[position {seq}] {event.message.text}", "ok", media)
         return None
 
+    @tool(idempotent=True)
     async def search_sessions(self, context: RunContext[Any], query: str) -> str:
+        """Find what was said in the user's other conversations.
+
+        Args:
+            query: Words that all occur in it, or a "phrase".
+        """
         here = trunk_of(context.session_id) or context.session_id
         own = await self.store.info(context.session_id)
         owner = own.owner if own else None
@@ -184,15 +171,8 @@ class _Recall:
     async def _search(
         self, text: str, most: int, *, session_id: str | None = None, owner: str | None = None
     ) -> Sequence[Found]:
-        if isinstance(self.store, FindsWords):
-            return await self.store.search(text, session_id=session_id, owner=owner, most=most)
-        names = [session_id] if session_id else [line.id for line in await self.store.list(owner=owner)]
-        found = list[Found]()
-        for name in names:
-            newest_first = ((name, record) for record in reversed(await self.store.read(name)))
-            among = islice(found_among(newest_first, Query.of(text)), most - len(found))
-            found += await in_thread(list, among)
-        return found
+        assert isinstance(self.store, FindsWords)
+        return await self.store.search(text, session_id=session_id, owner=owner, most=most)
 
     async def _answer(
         self,

@@ -15,9 +15,8 @@ from agentloop._plumbing.checks import shown
 from agentloop._plumbing.patterns import pattern
 from agentloop.context import results_of
 from agentloop.errors import RetryTool, UsageError
-from agentloop.messages import Json, SeenMessage
+from agentloop.messages import SeenMessage
 from agentloop.prompts import (
-    READ_SKILL_DESCRIPTION,
     SKILL,
     SKILL_FILE,
     SKILL_FILES,
@@ -26,7 +25,7 @@ from agentloop.prompts import (
     SKILLS_MORE,
     first_given,
 )
-from agentloop.tools import Tool, ToolSet, tool_of
+from agentloop.tools import Tool, ToolSet, tool, tools_of
 from agentloop.workspace import Folder, WorkspaceError
 
 READ_SKILL = "read_skill"
@@ -42,10 +41,6 @@ _FRONT = pattern(r"\A---[ \t]*\n(.*?)^---[ \t]*$", re.S | re.M)
 _LINE_END = pattern(r"\r\n?")
 _CONTROL = pattern(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _FIELD = pattern(r"([A-Za-z0-9_-]+):[ \t]*(.*)")
-_WHICH: Json = {
-    "name": {"type": "string", "description": "The name of the skill."},
-    "file": {"type": "string", "description": "A file in its folder; the skill itself without one."},
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,10 +107,7 @@ class Skills(ToolSet):
     @property
     def tools(self) -> Sequence[Tool]:
         """The one tool."""
-        read = tool_of(
-            READ_SKILL, READ_SKILL_DESCRIPTION, self.read_skill, _WHICH, "name", idempotent=True, keep=True
-        )
-        return (read,)
+        return tools_of(self.read_skill)
 
     @property
     def instructions(self) -> str:
@@ -129,8 +121,13 @@ class Skills(ToolSet):
                 break
         return SKILLS.format(skills="\n".join(lines))
 
+    @tool(idempotent=True, keep=True)
     def read_skill(self, name: str, file: str = SKILL_MD) -> str:
-        """The text of a skill, or of one of its files, below a label.
+        """Read a skill by its name, or a file that the skill speaks of.
+
+        Args:
+            name: The name of the skill.
+            file: A file in its folder; the skill itself without one.
 
         Raises:
             RetryTool: there is no such skill, or no such file of text in its folder.

@@ -35,24 +35,18 @@ from agentloop._plumbing.truncate import beginning
 from agentloop.codec import converters_of
 from agentloop.context import results_of
 from agentloop.errors import DamagedError, RetryTool, StoreError, UsageError
-from agentloop.messages import Json, SeenMessage
+from agentloop.messages import SeenMessage
 from agentloop.prompts import (
-    TASK_ADD_DESCRIPTION,
-    TASK_BLOCK_DESCRIPTION,
-    TASK_CLAIM_DESCRIPTION,
     TASK_CLAIMED,
-    TASK_COMPLETE_DESCRIPTION,
     TASK_ENDED,
-    TASK_GIVE_BACK_DESCRIPTION,
     TASK_LIST,
-    TASK_LIST_DESCRIPTION,
     TASK_NONE_FREE,
     TODO_EMPTY,
     first_given,
 )
 from agentloop.sessions import ValueLog
 from agentloop.stores.base import LAST_MOMENT, SessionStore, branch_id
-from agentloop.tools import RunContext, Tool, ToolSet, tool_of
+from agentloop.tools import RunContext, Tool, ToolSet, tool, tools_of
 from agentloop.toolsets.todo import MARKS
 
 T = TypeVar("T")
@@ -255,17 +249,7 @@ class TaskBoard(ToolSet):
     @property
     def tools(self) -> Sequence[Tool]:
         """All tools of the board."""
-        listed = tool_of("task_list", TASK_LIST_DESCRIPTION, self._list, {}, idempotent=True)
-        added = tool_of("task_add", TASK_ADD_DESCRIPTION, self._add, _ADDING, "subject")
-        blocked = tool_of(
-            "task_block", TASK_BLOCK_DESCRIPTION, self._block, _BLOCKING, "task_id", "blocked_by"
-        )
-        claimed = tool_of(TASK_CLAIM, TASK_CLAIM_DESCRIPTION, self._claim, _ONE, idempotent=True, keep=True)
-        done = tool_of(
-            TASK_COMPLETE, TASK_COMPLETE_DESCRIPTION, self._complete, _DONE, "task_id", idempotent=True
-        )
-        back = tool_of(TASK_GIVE_BACK, TASK_GIVE_BACK_DESCRIPTION, self._give_back, _ONE, "task_id")
-        return listed, added, blocked, claimed, done, back
+        return tools_of(self._list, self._add, self._block, self._claim, self._complete, self._give_back)
 
     def pinned(self, said: Sequence[SeenMessage], fits: Callable[[str], bool]) -> str:
         """The task that was claimed last, where it is out of sight and neither done nor given back since."""
@@ -278,11 +262,14 @@ class TaskBoard(ToolSet):
                 return first_given(text) if is_out_of_sight else ""
         return ""
 
+    @tool(name="task_list", idempotent=True)
     async def _list(self, context: RunContext[Any]) -> str:
+        """Show all tasks of the board: which are free, who has the others, what waits for what."""
         tasks = await self._held.read()
         lines = [_task_line(task, tasks, context.redact) for task in tasks.values()]
         return "\n".join((TASK_LIST, *(lines or [TODO_EMPTY])))
 
+    @tool(name="task_add")
     async def _add(
         self,
         context: RunContext[Any],
@@ -290,23 +277,58 @@ class TaskBoard(ToolSet):
         description: str = "",
         blocked_by: Sequence[int] = (),
     ) -> str:
+        """Put a task on the board, for whoever claims it.
+
+        One that is blocked by others is free once these are completed.
+
+        Args:
+            subject: What is to be done, in one line.
+            description: All that who does it must know.
+            blocked_by: Tasks that come first.
+        """
         task = await as_retry(self.add(subject, description=description, blocked_by=blocked_by))
         return _task_line(task, await self._held.read(), context.redact)
 
+    @tool(name="task_block")
     async def _block(self, context: RunContext[Any], task_id: int, blocked_by: Sequence[int]) -> str:
+        """Let a task that nobody has begun wait for others.
+
+        Args:
+            task_id: The number of the task.
+            blocked_by: Tasks that come first.
+        """
         task = await as_retry(self.block(task_id, blocked_by))
         return _task_line(task, await self._held.read(), context.redact)
 
+    @tool(name=TASK_CLAIM, idempotent=True, keep=True)
     async def _claim(self, context: RunContext[Any], task_id: int | None = None) -> str:
+        """Take a task, so that nobody else does it; you have one at a time.
+
+        Args:
+            task_id: The number of the task; without one it is the oldest that is free.
+        """
         if task := await as_retry(self.claim(task_id)):
             return claimed_text(task, await self.tasks(), context.redact)
         return f"{TASK_NONE_FREE}\n{await self._list(context)}"
 
+    @tool(name=TASK_COMPLETE, idempotent=True)
     async def _complete(self, task_id: int, result: str = "") -> str:
+        """Say that your task is done, and what came of it.
+
+        Args:
+            task_id: The number of the task.
+            result: What came of it, for those who go on from there.
+        """
         task = await as_retry(self.complete(task_id, result))
         return f"{TASK_ENDED.format(id=task.id, how='completed')} {task.subject}"
 
+    @tool(name=TASK_GIVE_BACK)
     async def _give_back(self, task_id: int) -> str:
+        """Give your task back, undone, so that somebody else can claim it.
+
+        Args:
+            task_id: The number of the task.
+        """
         task = await as_retry(self.give_back(task_id))
         return f"{TASK_ENDED.format(id=task.id, how='given back')} {task.subject}"
 
@@ -623,18 +645,5 @@ def _newest(states: Sequence[Task]) -> Tasks:
     return dict(sorted({task.id: task for task in states}.items()))
 
 
-_ID: Json = {"type": "integer", "description": "The number of the task."}
-_IDS: Json = {"type": "array", "items": {"type": "integer"}, "description": "Tasks that come first."}
-_ADDING: Json = {
-    "subject": {"type": "string", "description": "What is to be done, in one line."},
-    "description": {"type": "string", "description": "All that who does it must know."},
-    "blocked_by": _IDS,
-}
-_BLOCKING: Json = {"task_id": _ID, "blocked_by": _IDS}
-_ONE: Json = {"task_id": _ID}
-_DONE: Json = {
-    "task_id": _ID,
-    "result": {"type": "string", "description": "What came of it, for those who go on from there."},
-}
 _CLAIMED = TASK_CLAIMED.partition("{")[0]
 _LABELS = (_CLAIMED, TASK_ENDED.partition("{")[0])

@@ -1,22 +1,22 @@
 """Todo: a list of what is to be done, which the model writes and never loses sight of."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Literal
+
+from typing_extensions import TypedDict  # which pydantic reads before Python 3.12 too
 
 from agentloop._plumbing.checks import whole_or_none
 from agentloop.context import results_of
 from agentloop.errors import RetryTool
-from agentloop.messages import Json, Message, SeenMessage, ToolCall
+from agentloop.messages import Message, SeenMessage, ToolCall
 from agentloop.prompts import (
     KEPT_IN_SIGHT,
     TODO_EMPTY,
     TODO_LIST,
-    TODO_READ_DESCRIPTION,
     TODO_REMINDER,
-    TODO_WRITE_DESCRIPTION,
 )
-from agentloop.tools import RunContext, Tool, ToolSet, tool_of
+from agentloop.tools import RunContext, Tool, ToolSet, tool, tools_of
 
 TODO_WRITE, TODO_READ = "todo_write", "todo_read"
 
@@ -26,15 +26,13 @@ MOST_ITEM_CHARS = 300
 
 MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
 _OPEN = ("[ ] ", "[>] ")
-_ITEM: Json = {
-    "type": "object",
-    "properties": {
-        "content": {"type": "string", "description": "What is to be done, in one line."},
-        "status": {"type": "string", "enum": list(MARKS)},
-    },
-    "required": ["content", "status"],
-}
-_ITEMS: Json = {"items": {"type": "array", "items": _ITEM}}
+
+
+class TodoItem(TypedDict):
+    """One line of the list."""
+
+    content: Annotated[str, "What is to be done, in one line."]
+    status: Literal["pending", "in_progress", "completed"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,10 +66,7 @@ class Todo(ToolSet):
     @property
     def tools(self) -> Sequence[Tool]:
         """Both tools."""
-        write = tool_of(
-            TODO_WRITE, TODO_WRITE_DESCRIPTION, todo_write, _ITEMS, "items", idempotent=True, keep=True
-        )
-        return write, tool_of(TODO_READ, TODO_READ_DESCRIPTION, todo_read, idempotent=True)
+        return tools_of(todo_write, todo_read)
 
     def pinned(self, said: Sequence[SeenMessage], fits: Callable[[str], bool]) -> str:
         """The newest list where it is out of sight and open; its open items alone where all have no room."""
@@ -105,8 +100,12 @@ class Todo(ToolSet):
         return TODO_REMINDER.format(steps=steps) if steps == self.remind_after and _is_open(text) else ""
 
 
-def todo_write(items: Sequence[Mapping[str, Any]]) -> str:
-    """The list as it is shown.
+@tool(idempotent=True, keep=True)
+def todo_write(items: Sequence[TodoItem]) -> str:
+    """Write the whole list of what is to be done, in order; it replaces the last one.
+
+    Use it for work of three or more steps: write it before you begin, and again whenever a step begins or
+    ends. One item at a time is in_progress.
 
     Raises:
         RetryTool: it is too long, an item says nothing, or more than one is in progress.
@@ -122,8 +121,9 @@ def todo_write(items: Sequence[Mapping[str, Any]]) -> str:
     return _list_text(items)
 
 
-async def todo_read(context: RunContext[Any]) -> str:
-    """The list as it was last written in the session."""
+@tool(idempotent=True)
+async def todo_read(context: RunContext[object]) -> str:
+    """Show the list of what is to be done, as it was last written."""
     return next((text for text, _ in _lists(await context.said())), _list_text(()))
 
 
@@ -143,12 +143,12 @@ def _written(call: ToolCall, result: str) -> str:
         return result
 
 
-def _list_text(items: Sequence[Mapping[str, Any]]) -> str:
+def _list_text(items: Sequence[TodoItem]) -> str:
     lines = [f"{MARKS[item['status']]} {_line(item)}" for item in items]
     return "\n".join((TODO_LIST, *(lines or [TODO_EMPTY])))
 
 
-def _line(item: Mapping[str, Any]) -> str:
+def _line(item: TodoItem) -> str:
     return " ".join(str(item["content"]).split())
 
 

@@ -20,23 +20,19 @@ from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.private_files import lock, make_ignored_folder
 from agentloop.context import results_of
 from agentloop.errors import RetryTool, UsageError
-from agentloop.messages import Json, SeenMessage, ToolCall
+from agentloop.messages import SeenMessage, ToolCall
 from agentloop.prompts import (
     WORKTREE,
     WORKTREE_CONFLICTS,
-    WORKTREE_ENTER_DESCRIPTION,
     WORKTREE_ENTERED,
-    WORKTREE_LIST_DESCRIPTION,
-    WORKTREE_MERGE_DESCRIPTION,
     WORKTREE_MERGED,
-    WORKTREE_REMOVE_DESCRIPTION,
     WORKTREE_REMOVED,
     WORKTREE_UNMERGEABLE,
     WORKTREES_INSTRUCTIONS,
     WORKTREES_NONE,
     first_given,
 )
-from agentloop.tools import RunContext, Tool, ToolAnswer, ToolRegistry, ToolSet, tool_of
+from agentloop.tools import RunContext, Tool, ToolAnswer, ToolRegistry, ToolSet, tool, tools_of
 from agentloop.workspace import Folder, WorkspaceError, workspace_tools
 
 ENTER = "worktree_enter"
@@ -73,9 +69,6 @@ _OWN = ("GIT_AUTHOR_", "GIT_COMMITTER_", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM
 
 _MERGES_TEXT = "git merge-file %A %O %B"
 """What git does with text itself, in the place of a repository's own program."""
-
-_NAMED: Json = {"name": {"type": "string", "description": "The task, in one short word: fix-login."}}
-_REMOVED: Json = {**_NAMED, "discard": {"type": "boolean"}}
 
 
 @dataclass(frozen=True)
@@ -133,18 +126,8 @@ class Worktrees(ToolSet):
     @property
     def tools(self) -> Sequence[Tool]:
         """The verbs, and the file tools."""
-        verbs = (
-            tool_of(ENTER, WORKTREE_ENTER_DESCRIPTION, self.enter, _NAMED, "name", idempotent=True),
-            tool_of("worktree_list", WORKTREE_LIST_DESCRIPTION, self.list, idempotent=True),
-            tool_of(
-                "worktree_merge", WORKTREE_MERGE_DESCRIPTION, self.merge, _NAMED, "name", idempotent=True
-            ),
-            tool_of(
-                "worktree_remove", WORKTREE_REMOVE_DESCRIPTION, self.remove, _REMOVED, "name", idempotent=True
-            ),
-        )
-        files = (Tool.of(each) for each in workspace_tools(self._root, allow=self.allow))
-        return (*verbs, *map(self._in_worktree, files))
+        files = tools_of(*workspace_tools(self._root, allow=self.allow))
+        return (*tools_of(self.enter, self.list, self.merge, self.remove), *map(self._in_worktree, files))
 
     @property
     def instructions(self) -> str:
@@ -161,8 +144,14 @@ class Worktrees(ToolSet):
             raise RetryTool(f"{shown(name)} is no name: use 1 to 64 letters, digits, and . _ - between them")
         return self._root / FOLDER / name
 
+    @tool(name=ENTER, idempotent=True)
     def enter(self, name: str) -> str:
-        """Make the worktree where there is none, on its branch where that was kept.
+        """Enter the worktree of a task: your file tools then see that folder alone.
+
+        It is made where there is none, on its branch where that was kept.
+
+        Args:
+            name: The task, in one short word: fix-login.
 
         Raises:
             RetryTool: it is no name, or git cannot make it.
@@ -176,8 +165,9 @@ class Worktrees(ToolSet):
                 self._git(self._root, "worktree", "add", *new)
         return WORKTREE_ENTERED.format(name=name)
 
+    @tool(name="worktree_list", idempotent=True)
     def list(self) -> str:
-        """The worktrees, a line each.
+        """List the worktrees, each with what is not merged of it.
 
         Raises:
             RetryTool: git cannot tell.
@@ -189,8 +179,15 @@ class Worktrees(ToolSet):
         )
         return "\n".join(lines) or WORKTREES_NONE
 
+    @tool(name="worktree_merge", idempotent=True)
     def merge(self, name: str) -> str:
-        """Commit what is in the worktree, and bring it to the repository's own branch; or the conflicts.
+        """Commit what is in a worktree, and merge it into the repository.
+
+        Where both sides changed the same lines, the files are named: edit them in the worktree, then merge
+        again.
+
+        Args:
+            name: The task.
 
         Raises:
             RetryTool: there is no such worktree, conflict markers are left in it, or git refuses: what is not
@@ -216,8 +213,13 @@ class Worktrees(ToolSet):
             self._git(self._root, "merge", "--ff-only", "--no-edit", f"{BRANCHES}{name}")
         return WORKTREE_MERGED.format(name=name, root=self._root.name)
 
+    @tool(name="worktree_remove", idempotent=True)
     def remove(self, name: str, discard: bool = False) -> str:
-        """Remove the worktree; its branch stays where it has commits that are not merged.
+        """Remove a worktree; commits that are not merged stay on its branch.
+
+        Args:
+            name: The task.
+            discard: Whether changes that are not committed go with it, and its branch too.
 
         Raises:
             RetryTool: there is no such worktree, or something in it is not committed and not to be discarded.

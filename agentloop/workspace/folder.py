@@ -7,7 +7,6 @@ a time from the folder down, following no link, so that a link put there meanwhi
 import contextlib
 import errno
 import os
-import re
 import secrets
 import stat
 from collections.abc import Callable, Iterator
@@ -20,8 +19,6 @@ MOST_BYTES = 64 * 1024 * 1024
 
 _UNSHOWN = frozenset({"__pycache__", "CVS", "_darcs"})
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_UNSHOWABLE = "\ufffd"
-_HALVES = re.compile("[\ud800-\udfff]")
 _OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _OPEN_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -57,23 +54,12 @@ class Folder:
         if "\0" in path:
             raise WorkspaceError(f"{path!r} is no path: it has a NUL character in it")
         try:
-            real = Path(os.path.realpath(self.root / self._real_names(path)))
+            real = Path(os.path.realpath(self.root / path))
         except (OSError, ValueError) as error:
             raise WorkspaceError(f"{path!r} is no usable path: {error}") from error
         if not real.is_relative_to(self.root):
             raise WorkspaceError(f"{path!r} is outside the working folder: use a path inside, relative to it")
         return real.relative_to(self.root).parts
-
-    def _real_names(self, path: str) -> str:
-        """The path with the real names in it where a model saw them with U+FFFD for what is no UTF-8."""
-        if _UNSHOWABLE not in path or os.path.lexists(self.root / path):
-            return path
-        names: list[str] = []
-        for name in path.split("/"):
-            folder = Path(os.path.realpath(self.root.joinpath(*names)))
-            real = _name_shown_as(name, folder) if folder.is_relative_to(self.root) else None
-            names.append(real or name)
-        return "/".join(names)
 
     def read(self, path: str) -> bytes:
         """The bytes of a file.
@@ -183,14 +169,6 @@ def _check_readable(path: str, status: os.stat_result) -> None:
         raise WorkspaceError(
             f"{path!r} has {status.st_size:,} bytes, more than are read: take a part of it out"
         )
-
-
-def _name_shown_as(shown: str, folder: Path) -> str | None:
-    """The one name in the folder that is shown so; None where there is none, or another one."""
-    if _UNSHOWABLE not in shown or not folder.is_dir():
-        return None
-    found = [path.name for path in folder.iterdir() if _HALVES.sub(_UNSHOWABLE, path.name) == shown]
-    return found[0] if len(found) == 1 else None
 
 
 def _is_shown(name: str) -> bool:

@@ -4,18 +4,18 @@ import random
 from collections.abc import Iterator
 
 from agentloop.compaction import Compaction, Compactor, ContextKeeper
-from agentloop.context import Budget, RequestPrefix, TokenCounter, counter_for, next_step
+from agentloop.context import Budget, TokenCounter, counter_for, next_step
 from agentloop.emitter import Emitter
 from agentloop.events import ModelCalled
 from agentloop.messages import Message, ToolCall, Usage
 from agentloop.redaction import Redaction
-from agentloop.run import Agent, Limits, Run
+from agentloop.run import Agent, Limits, Run, RunConfig, RunInput
 from agentloop.run.limits import Spending
 from agentloop.sessions import Session, Sessions, rebase_beside
 from agentloop.stores import InMemoryStore
 from agentloop.stream import AnyStreamEvent
 from agentloop.testing import ScriptedModel
-from agentloop.tools import ToolAnswer, ToolRegistry
+from agentloop.tools import ToolAnswer
 
 MODEL = "bench"
 COUNTER = counter_for(MODEL)
@@ -52,16 +52,16 @@ def run_on(policy: Compaction, *, window: int, counter: TokenCounter = COUNTER) 
     keeper = ContextKeeper(policy=policy, budget=budget, compactor=compactor)
     spending = Spending(limits=Limits(), model=model, writer=model, counter=counter, outcomes=keeper.outcomes)
     return Run(
-        agent=Agent(model, compaction=policy),
-        registry=ToolRegistry(()),
-        prefix=RequestPrefix(),
-        run_sub_agent=_nobody,
-        sessions=Sessions(store=InMemoryStore()),
+        config=RunConfig(
+            agent=Agent(model, compaction=policy),
+            sessions=Sessions(store=InMemoryStore()),
+            run_sub_agent=_nobody,
+            redaction=Redaction(),
+        ),
+        input=RunInput(session_id="bench"),
         keeper=keeper,
         spending=spending,
         emitter=emitter,
-        counter=counter,
-        spills=None,
         rebase=rebase_beside("run"),
         has_lapsed=_never,
     )
