@@ -175,9 +175,6 @@ is true now and what was still to be done."""
 SUMMARY_RECORD = "Kept of what this stands for, computed from it:"
 """The line between the prose of a summary and the record that stands below it."""
 
-SUMMARY_INDEX = "Named in what this stands for:"
-"""The same line in summaries that have an index alone below their prose."""
-
 INTERRUPTED = (
     "interrupted: the run stopped before this call's result was kept; whether it took effect is unknown. "
     "Check before you call it again."

@@ -15,6 +15,7 @@ since all they do is subtract two of its times.
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, is_dataclass
+from operator import is_
 from typing import Any, Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
 from agentloop._plumbing.callables import name_of
@@ -657,35 +658,6 @@ def _name(trigger: Trigger) -> str:
     return repr(trigger) if is_dataclass(trigger) else name_of(trigger)
 
 
-@dataclass(frozen=True, slots=True)
-class _Sum:
-    """The tokens of the first `length` messages of a context, the last of them `newest`.
-
-    `clearings` and `compactions` are the very objects that a context keeps for as long as it only grows.
-    """
-
-    tokens: int = 0
-    length: int = 0
-    newest: Entry | None = None
-    clearings: object = ()
-    compactions: object = ()
-
-    @classmethod
-    def of(cls, context: Context, tokens: int) -> "_Sum":
-        length = len(context.visible)
-        newest = context.visible[-1] if length else None
-        return cls(tokens, length, newest, context.clearings, context.compactions)
-
-    def begins(self, context: Context) -> bool:
-        """Whether the context is the one summed, or grown from it."""
-        return (
-            0 < self.length <= len(context.visible)
-            and context.visible[self.length - 1] is self.newest
-            and context.clearings is self.clearings
-            and context.compactions is self.compactions
-        )
-
-
 class Tally:
     """The tokens of what is visible, by `counter`; one for all sessions that share a trigger.
 
@@ -698,7 +670,7 @@ class Tally:
 
     def __init__(self, counter: TokenCounter) -> None:
         self._counter = counter
-        self._last = _Sum()
+        self._last: tuple[int, int, tuple[object, ...]] = (0, 0, ())
         self._tokens = Remembered(counter)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -706,11 +678,19 @@ class Tally:
         return Tally, (self._counter,)
 
     def __call__(self, context: Context, /) -> int:
-        last = self._last if self._last.begins(context) else _Sum()
-        added = context.visible[last.length :]
-        tokens = last.tokens + sum(map(self._tokens, _texts(added)))
-        self._last = _Sum.of(context, tokens)
+        tokens, length, known = self._last
+        if not all(map(is_, known, _marks(context, length))):
+            tokens = length = 0
+        tokens += sum(map(self._tokens, _texts(context.visible[length:])))
+        length = len(context.visible)
+        self._last = (tokens, length, _marks(context, length))
         return tokens
+
+
+def _marks(context: Context, length: int) -> tuple[object, ...]:
+    """What stays the same object while a context of that length only grows."""
+    newest = context.visible[length - 1] if 0 < length <= len(context.visible) else None
+    return newest, context.clearings, context.compactions
 
 
 def _texts(entries: Iterable[Entry]) -> Iterator[str]:

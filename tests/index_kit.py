@@ -12,6 +12,6 @@ def index_of(entries: Sequence[Entry], *, max_tokens: int, counter: TokenCounter
     fold = LogFold(())
     for entry in entries:
         fold.add(entry)
-    names = fold.done(len(entries)).names
-    items = index_items(names.told(), names.found(), most=max_tokens, known=known)
+    done = fold.done(len(entries))
+    items = index_items(done.told(), done.found(), most=max_tokens, known=known)
     return index_lines(items, max_tokens=max_tokens, counter=counter)

@@ -438,6 +438,17 @@ def test_it_keeps_to_its_length_by_any_counter(messages: list[Message], most: in
     assert len(digest(list(context_of(messages).said), max_tokens=most, counter=len)) <= most
 
 
+@pytest.mark.parametrize("most", [20, 50, 200, 400])
+def test_no_counter_makes_it_longer_than_it_may_be(most: int) -> None:
+    def by_lines(text: str) -> int:
+        return text.count("\n") * 30 + len(text) // 4
+
+    told = U(summary_message("They chose tabs.\nNever push to main, said Ann.\n" * 10, None))
+    earlier = Entry(seq=0, message=told, original=told, tokens=0, kind="summary")
+    said = context_of([U("Use port 8080.\nAsk Ann first."), *called("run", "E-77: no such port")]).said
+    assert by_lines(digest([earlier, *said], max_tokens=most, counter=by_lines)) <= most
+
+
 @pytest.mark.parametrize(("most", "said"), [(20, ""), (40, PROSE), (100, PROSE), (8_000, PROSE)])
 def test_what_was_asked_is_said_in_any_budget(most: int, said: str) -> None:
     text = record(

@@ -22,7 +22,7 @@ PACKAGE = Path(agentloop.__file__).parent
 WITHOUT = {
     *("Budget", "Context", "Guard"),  # what a run makes and hands on; the parts that take them show them
     *("Instead", "Trim"),  # a union and a protocol; each of their kinds shows one
-    *("CompactedMessages", "compact_messages_async"),  # shown by `compact_messages`
+    "CompactedMessages",  # shown by `compact_messages`
     *("trimmed", "left_unread"),  # what summaries do with trims; nothing to configure
     *("estimate_tokens", "fits", "fitted"),  # what the parts beside them are made with
 }

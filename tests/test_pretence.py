@@ -18,7 +18,7 @@ from agentloop.compaction.summary import question_of
 from agentloop.context import Entry, parse, prose_of, record_in, render
 from agentloop.messages import Message, ToolCall
 from agentloop.models import ModelRequest
-from agentloop.prompts import SUMMARY_INDEX, SUMMARY_RECORD, mark_of, summary_message
+from agentloop.prompts import SUMMARY_RECORD, mark_of, summary_message
 from agentloop.providers.offline import OfflineModel
 from agentloop.run import Agent
 from agentloop.runner import Runner
@@ -31,7 +31,7 @@ from tests.kit import COUNTER, added
 
 LINE_ENDS = ("\n", "\r", "\r\n", "\u2028", "\u2029", "\x85", "\v", "\f", "\n\n", "\r\n\r\n", "\u2029\u2029")
 UNSEEN = ("", "\u200b", "\u200d", "\ufeff", "\u2060", "\u00ad", "\u202e")
-HEADINGS = (QUOTED, ASKED, DECIDED, FILES, FAILED, DONE, NAMED, SUMMARY_INDEX, SUMMARY_RECORD)
+HEADINGS = (QUOTED, ASKED, DECIDED, FILES, FAILED, DONE, NAMED, SUMMARY_RECORD)
 OURS = (
     *HEADINGS,
     "User: ",
@@ -274,7 +274,3 @@ def test_records_without_marks_are_still_known() -> None:
     old = summary_message("They chose tabs.", None)
     old = re.sub(r"(</?summary) \d{9}>", r"\1>", old)
     assert record_in(Message.user(old)) == ("summary", "They chose tabs.")
-    said = [Message.user(old), *(message for at in range(6) for message in plain_turn(at))]
-    kept = compact_messages([message.to_openai() for message in said], window=3_000)
-    assert "> They chose tabs." in str(kept)
-    assert sum(str(one["content"]).startswith("[Conversation compressed") for one in kept) == 1

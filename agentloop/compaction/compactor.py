@@ -3,7 +3,7 @@
 `CompactionStarted` → `before_compaction` → transcript on disc → summary → check → append `Compacted` →
 `after_compaction` → `CompactionEnded`. Whatever fails before the append leaves the context exactly as it was;
 the log then says that it was tried (`NotCompacted`). `Compactor.compact` is that page; what it calls stands
-below it in the same order.
+below it in the same order, and at last what a plan would come to (`Compactor.preview`).
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
+from math import ceil
 from pathlib import Path
 from typing import TypeAlias
 
@@ -66,9 +67,10 @@ from agentloop.errors import (
     UsageError,
 )
 from agentloop.events import Compacted, ModelCalled, NotCompacted, Record
-from agentloop.messages import Message
-from agentloop.models import ChatModel, used_by
+from agentloop.messages import Message, Usage
+from agentloop.models import ChatModel, Priced, used_by
 from agentloop.prompts import pinned_message
+from agentloop.results import CompactionPreview
 from agentloop.sessions import Rebase, Session, SessionMedia, append_rebased, grow, rebase_any, save
 from agentloop.strategies import Computed, Digest, OnFailure, Summary
 from agentloop.stream import (
@@ -77,6 +79,7 @@ from agentloop.stream import (
     CompactionResult,
     CompactionStarted,
     CompactionStatus,
+    ContextStatus,
     Positioned,
     StreamEvent,
 )
@@ -95,6 +98,12 @@ that the target holds. In less room than the least, nothing more is pinned."""
 
 MOST_LOST = 100
 """So many identifiers are listed as lost at the most, the newest; all are counted."""
+
+SHARE_OF_SUMMARY = 0.2
+"""What a model's summary is taken to need of what it stands for, where that is less than it may take."""
+
+LIKELY_NAME = "transcript_1700000000.jsonl"
+"""The name of a transcript that is still to be saved is as long as this one."""
 
 _ENDED_FIELDS = {each.name for each in fields(CompactionEnded)} - {each.name for each in fields(StreamEvent)}
 
@@ -493,6 +502,60 @@ class Compactor:
         outcome.record = record
         faults = "; ".join(filter(None, (outcome.replacement.fault, outcome.unsaved)))
         outcome.end("done", self.emitter.hide(faults or None))
+
+    def preview(
+        self, plan: Plan, context: Context, budget: Budget, status: ContextStatus
+    ) -> CompactionPreview:
+        """What the plan would come to, foreseen without doing it.
+
+        Of a summary, which is still to be written, the length is guessed by what it stands for.
+        """
+        pinned = self.pinned(plan, context, budget)
+        length = longest_record if isinstance(plan.instead, Computed) else longest_summary
+        longest = self.longest(length, plan, context, budget, pinned=pinned)
+        replacement, unwritten = _foreseen(plan, context, budget, longest)
+        record = compacted_record(
+            plan,
+            replacement,
+            context,
+            transcript=LIKELY_NAME if self.transcripts else None,
+            counter=budget.counter,
+            pinned=pinned,
+        )
+        rewritten = _with(record, context)
+        before, ratio, touched = budget.size(context), budget.ratio(context), plan.touched
+        after = budget.size_of_rewritten(context, rewritten) + ceil(ratio * unwritten)
+        lost = ceil(ratio * sum(entry.tokens for entry in context.visible if entry.at >= touched[0].at))
+        model = self.model if isinstance(self.model, Priced) else None
+        return CompactionPreview(
+            first=min(entry.seq for entry in touched),
+            last=max(entry.seq for entry in touched),
+            messages=len(touched),
+            tokens=plan.tokens,
+            context=status,
+            strategy=plan.strategy,
+            summary_tokens=record.tokens + unwritten,
+            tokens_after=min(before, after),
+            cache_tokens_lost=lost,
+            cost_saved=_difference(model, Usage(input_tokens=before), Usage(input_tokens=after)),
+            cache_cost=_difference(
+                model, Usage(input_tokens=lost), Usage(input_tokens=lost, cached_tokens=lost)
+            ),
+        )
+
+
+def _foreseen(plan: Plan, context: Context, budget: Budget, longest: int) -> tuple[Replacement, int]:
+    """What would stand instead, and the tokens of what of it a model is still to write."""
+    if not plan.covered:
+        return NOTHING, 0
+    if isinstance(plan.instead, Summary):
+        return Replacement(text="", made="summary"), min(longest, ceil(plan.tokens * SHARE_OF_SUMMARY))
+    return computed(plan.instead, plan, context, max_tokens=longest, counter=budget.counter), 0
+
+
+def _difference(model: Priced | None, more: Usage, less: Usage) -> float | None:
+    dear, cheap = (model.price(usage) if model else None for usage in (more, less))
+    return None if dear is None or cheap is None else max(0.0, dear - cheap)
 
 
 def _with(record: Compacted, before: Context) -> Context:

@@ -43,7 +43,6 @@ from agentloop.compaction.plan import (
     with_threshold,
 )
 from agentloop.compaction.policy import Compaction
-from agentloop.compaction.preview import preview_of
 from agentloop.context import (
     Budget,
     Context,
@@ -122,8 +121,8 @@ class ContextKeeper:
             occasion, held = self._due(session.context, self.policy)
             if occasion and held is None:
                 session = await self.escalate(await session.whole(), self.budget, occasion)
-            elif occasion:
-                session = await self._hold_back(session, occasion, self._strategy, str(held))
+            elif occasion and not session.context.guard.told:
+                session = await self._skip(session, occasion, self._strategy, str(held))
             await self._say_fixed(session.context)
         await self._say_cuts(session.context)
         await self._warn(session.context)
@@ -180,7 +179,8 @@ class ContextKeeper:
                 return session, self._not_due(session.context, occasion, strategy, still)
             occasion = replace(due, focus=focus)
             if held is not None:
-                session = await self._hold_back(session, occasion, strategy, held)
+                if not session.context.guard.told:
+                    session = await self._skip(session, occasion, strategy, held)
                 return session, self._not_due(session.context, occasion, strategy, held, "skipped")
         return await self._as_asked(await session.whole(), occasion, strategy)
 
@@ -215,13 +215,6 @@ class ContextKeeper:
             return f"it would save about {gain:,} tokens, and is done from {least:,} on: ask again later"
         answers = "answer" if steps == 1 else "answers"
         return f"it was done just before: ask again after {steps} more {answers}" if steps else None
-
-    async def _hold_back(
-        self, session: Session, occasion: Occasion, strategy: Strategy, held: str
-    ) -> Session:
-        """The session with the record that the guard holds a compaction back, unless the log knows of it."""
-        known = session.context.guard.told
-        return session if known else await self._skip(session, occasion, strategy, held)
 
     async def _skip(
         self,
@@ -258,7 +251,7 @@ class ContextKeeper:
     def _foreseen(self, context: Context, strategy: Strategy) -> CompactionPreview | None:
         budget = self._with_threshold(self.budget)
         plan = next(step_plans(strategy, context, budget, _asked_for(None)), None)
-        return preview_of(plan, context, budget, self.compactor, self.status(context)) if plan else None
+        return self.compactor.preview(plan, context, budget, self.status(context)) if plan else None
 
     def status(self, context: Context) -> ContextStatus:
         """How full the window is."""
@@ -280,7 +273,8 @@ class ContextKeeper:
         """
         budget, first = self._with_threshold(budget), len(self.outcomes)
         doubted = budget.doubted() if occasion.reason == "overflow" else budget
-        session, result = await self._clear_enough(session, budget, occasion)
+        plan = await in_thread(self._clear_plan, session.context, budget, occasion)
+        session, result = await self._carry_out(session, budget, plan)
         if self._may_summarise(session.context, budget, occasion, result):
             session, result = await self._summarise(session, budget, occasion)
         for most, plan_of_rung in (
@@ -299,17 +293,8 @@ class ContextKeeper:
         budget.check(session.context, prevented=prevented(result))
         return session
 
-    async def _clear_enough(
-        self, session: Session, budget: Budget, occasion: Occasion
-    ) -> tuple[Session, CompactionResult | None]:
-        """Show as few results shortened as bring the request to the target, or gain as much as a record.
-
-        None where none do.
-        """
-        plan = await in_thread(self._clear_plan, session.context, budget, occasion)
-        return await self._carry_out(session, budget, plan)
-
     def _clear_plan(self, context: Context, budget: Budget, occasion: Occasion) -> Plan | None:
+        """As few results shown shortened as bring the request to the target, or gain as much as a record."""
         for name, items in self._clearable(context):
             if items and size_after(items, context, budget) <= budget.target:
                 return clear_plan(items, name, context, budget, occasion)
@@ -355,45 +340,32 @@ class ContextKeeper:
         self, session: Session, budget: Budget, occasion: Occasion
     ) -> tuple[Session, CompactionResult | None]:
         """The policy's strategy, and a smaller tail; where nothing was to be done, the guard has to know."""
-        first = len(self.outcomes)
-        if not budget.fits(session.context) or await in_thread(
-            self._is_worth, session.context, budget, occasion
-        ):
+        first, least = len(self.outcomes), _least_gain(session.context, budget)
+        gain = await in_thread(gain_of, self._strategy, session.context, budget, occasion)
+        if gain >= least or not budget.fits(session.context):
             session, _ = await self._by_the_steps(session, budget, occasion, self._strategy)
         by_a_model = any(each.tier in (SUMMARY, PARTIAL) for each in self.outcomes[first:])
         if by_a_model and not budget.fits(session.context):
             plan = await in_thread(small_tail_plan, session.context, budget, occasion)
             session, _ = await self._carry_out(session, budget, plan)
         if len(self.outcomes) == first:
-            why = await in_thread(self._too_little, session.context, budget, occasion)
+            why = f"it would save about {gain:,} tokens, and is done from {least:,} on"
+            if not gain:
+                why = await in_thread(why_nothing, self._strategy, session.context, budget)
             session = await self._skip(session, occasion, self._strategy, why, "ineffective")
             return session, None
         return session, self.outcomes[-1]
-
-    def _is_worth(self, context: Context, budget: Budget, occasion: Occasion) -> bool:
-        """Whether the policy saves enough of the request to rewrite it."""
-        return gain_of(self._strategy, context, budget, occasion) >= _least_gain(context, budget)
-
-    def _too_little(self, context: Context, budget: Budget, occasion: Occasion) -> str:
-        """Why nothing was carried out: there is nothing to do, or not enough."""
-        if gain := gain_of(self._strategy, context, budget, occasion):
-            return (
-                f"it would save about {gain:,} tokens, and is done from {_least_gain(context, budget):,} on"
-            )
-        return why_nothing(self._strategy, context, budget)
 
     async def _by_the_steps(
         self, session: Session, budget: Budget, occasion: Occasion, strategy: Strategy
     ) -> tuple[Session, CompactionResult | None]:
         """Carry out a strategy, and what came of it, all steps of a chain together.
 
-        None where it found nothing to do. A chain goes on until the request is down to its target. Steps are
-        passed over that would only repeat one that came to nothing, and those that need a summary once the
-        server refused to write one.
+        None where it found nothing to do. A chain goes on until the request is down to its target. Steps that
+        need a summary are passed over once the server refused to write one.
         """
         budget, group = self._with_threshold(budget), uuid.uuid4().hex
         results: list[CompactionResult] = []
-        in_vain: list[Plan] = []
         refused = False
         for step in steps_of(strategy, budget):
             if results and prevented(results[-1]):
@@ -401,12 +373,11 @@ class ContextKeeper:
             if results and budget.size(session.context) <= step.goal:
                 continue
             plan = await in_thread(step.plan, session.context, budget, occasion)
-            if plan is None or (refused and _needs_a_model(plan)) or any(map(plan.repeats, in_vain)):
+            if plan is None or (refused and _needs_a_model(plan)):
                 continue
             session, result = await self._carry_out(session, budget, replace(plan, group=group))
             refused = refused or self.compactor.server_refused
             results += [result] if result else []
-            in_vain = [] if result and result.status == "done" else [*in_vain, plan]
         return session, together(results) if results else None
 
     async def _carry_out(

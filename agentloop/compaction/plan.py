@@ -127,15 +127,6 @@ class Plan:
         """What is covered or shortened, oldest first."""
         return in_log_order((*self.entries, *self.shown))
 
-    def repeats(self, other: "Plan") -> bool:
-        """Whether it does to the same context what the other does, by whatever strategy."""
-        return self._work == other._work
-
-    @property
-    def _work(self) -> tuple[object, ...]:
-        covered, read = (tuple(entry.seq for entry in part) for part in (self.entries, self.reads))
-        return covered, read, tuple(item.seq for item in self.cleared), self.instead
-
     def covers(self, context: Context) -> Ranges:
         """The positions of what is covered, in the context it was decided for."""
         return covered_ranges(context, self.covered)

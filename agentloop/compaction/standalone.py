@@ -6,10 +6,11 @@ it is, stands for something, and is no turn of a user's (`as_log`).
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import wraps
 from itertools import zip_longest
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from agentloop._plumbing.aio import in_own_loop
 from agentloop._plumbing.amounts import named_tokens
@@ -43,7 +44,7 @@ from agentloop.errors import UsageError
 from agentloop.events import Compacted, Event, Made, MessageRecord, Noted
 from agentloop.messages import Json, Message
 from agentloop.models import ChatModel, check_model
-from agentloop.prompts import COMPRESSED, NOTE, SHADOW, STANDS_FOR, mark_of, question_message, summary_message
+from agentloop.prompts import COMPRESSED, NOTE, SHADOW, STANDS_FOR, question_message, summary_message
 from agentloop.redaction import Redaction
 from agentloop.sessions import Session
 from agentloop.stores import InMemoryStore
@@ -58,6 +59,9 @@ from agentloop.strategies import (
 )
 from agentloop.stream import CompactionResult
 from agentloop.triggers import Trigger
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 Count = Callable[[Message], int]
 """How long a message is, in tokens."""
@@ -84,7 +88,7 @@ class CompactedMessages(list[Json]):
         self.notices = tuple(notices)
 
 
-def compact_messages(
+async def compact_messages_async(
     messages: Iterable[Mapping[str, Any]],
     strategy: Strategy | None = None,
     *,
@@ -102,7 +106,8 @@ def compact_messages(
     `trigger` nothing is done unless it fires. `tools` are the schemas that are sent with the messages, for
     which there must be room too. A system message at the head, the newest user message and
     whole exchanges stay. What comes out may grow and be given again: the record in it is then updated, and
-    taken for nothing that a user said. It may be called with and without a running event loop.
+    taken for nothing that a user said. `compact_messages` is the same without `await`; it may be called with
+    and without a running event loop.
 
     Example:
         >>> from agentloop.strategies import SlidingWindow
@@ -115,31 +120,6 @@ def compact_messages(
             never be called.
         ContextOverflowError: the messages cannot be made to fit.
     """
-    work = compact_messages_async(
-        messages,
-        strategy,
-        window=window,
-        model=model,
-        trigger=trigger,
-        focus=focus,
-        callbacks=callbacks,
-        tools=tools,
-    )
-    return in_own_loop(work)
-
-
-async def compact_messages_async(
-    messages: Iterable[Mapping[str, Any]],
-    strategy: Strategy | None = None,
-    *,
-    window: int | str,
-    model: ChatModel | None = None,
-    trigger: Trigger | None = None,
-    focus: str | None = None,
-    callbacks: Iterable[Callbacks] = (),
-    tools: Iterable[Mapping[str, Any]] = (),
-) -> CompactedMessages:
-    """The same as `compact_messages`, awaited."""
     if model is not None:
         check_model("model", model)
     counter = counter_for(model.name if model else "")
@@ -165,6 +145,18 @@ async def compact_messages_async(
     seen = session.context.messages
     sent = for_chat(wire_messages(seen)) if seen else ()
     return CompactedMessages(sent, keeper.outcomes, notices)
+
+
+def _without_await(call: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
+    @wraps(call)
+    def called(*args: P.args, **kwargs: P.kwargs) -> T:
+        return in_own_loop(call(*args, **kwargs))
+
+    called.__name__ = called.__qualname__ = call.__name__.removesuffix("_async")
+    return called
+
+
+compact_messages = _without_await(compact_messages_async)
 
 
 def _read(messages: Iterable[Mapping[str, Any]]) -> tuple[list[Message], list[str]]:
@@ -236,8 +228,6 @@ _NOTE = _exactly(question_message(NOTE, *_NAMED), {"{count}": r"\d{1,9}", **_HEA
 
 _QUESTION = _exactly(question_message("{asked}", *_NAMED), {"{asked}": "(?P<asked>.*)", **_HEADER})
 
-_DELIMITER = pattern(r"</?summary>")
-
 
 def as_log(said: Sequence[Message], count: Count, *, shadows: Collection[str] = ()) -> Iterator[Event]:
     """The events of a log that begins with these messages, earlier records standing for what is gone.
@@ -307,16 +297,13 @@ def _record(
 
 
 def _made(message: Message) -> Made | None:
-    """Who made the record that the message is, letter for letter, also one without marks; None for none."""
+    """Who made the record that the message is, letter for letter; None for none."""
     made, text = record_in(message)
     begins = _BEGINS.match(message.text)
     if begins is None:
         return None
     ours = summary_message(text, begins["transcript"], begins["positions"] or "", made=made)
-    if message.text == ours:
-        return made
-    without_marks = ours.replace(f" {mark_of(text)}>", ">")
-    return made if message.text == without_marks and not _DELIMITER.search(text) else None
+    return made if message.text == ours else None
 
 
 def _answers(message: Message) -> bool:

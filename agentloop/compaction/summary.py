@@ -247,7 +247,8 @@ class Summariser:
             self._parts = self._parts or [
                 await self._part(reading, number) for number in range(len(reading.chunks))
             ]
-            material, told = self._records(reading), self._parts_note()
+            material, parts = self._records(reading), len(self._parts)
+            told = SUMMARY_PARTS.format(parts=parts) if parts > 1 else ""
         question = await in_thread(self._question, material, self._longest, told, below=self._below)
         text = await self._accepted(question, self._fault)
         return fitted(text, max_tokens=self._longest, counter=self._counter)
@@ -280,9 +281,6 @@ class Summariser:
     def _room_of_part(self, reading: Reading, parts: int) -> int:
         left = self._room() - self._counter(self._earlier(reading))
         return max(1, left // max(1, parts) - RECORD_OVERHEAD)
-
-    def _parts_note(self) -> str:
-        return SUMMARY_PARTS.format(parts=len(self._parts)) if len(self._parts) > 1 else ""
 
     def _room(self) -> int:
         """What one request may hold of the conversation, in tokens of our own count."""
@@ -368,9 +366,6 @@ class Summariser:
         Names and numbers that the prose says are not said again. The whole keeps to the longest summary, and
         to most of what it newly stands for. Of a prose in doubt only a part stays.
         """
-        record = [SUMMARY_RECORD, *(await self._record(self.beside_tokens)).split("\n")]
-        lines = (line for line in prose.split("\n") if not _stands_in(line, record))
-        prose = "\n".join(lines).strip() or prose
         if self.beside_tokens >= LEAST_BESIDE and not await in_thread(self._is_told, prose):
             prose = fitted(prose, max_tokens=self._told_tokens, counter=self._counter)
         line = f"{BETWEEN}{SUMMARY_RECORD}\n"
@@ -379,6 +374,9 @@ class Summariser:
         saved = room_left(prose, self.covered, self._counter) - to_gain
         most = min(saved, self.whole_tokens - self._counter(prose)) - self._counter(line) - LINE_OVERHEAD
         below = await self._record(most, prose)
+        record = [SUMMARY_RECORD, *below.split("\n")]
+        lines = (line for line in prose.split("\n") if not _stands_in(line, record))
+        prose = "\n".join(lines).strip() or prose
         return f"{prose}{line}{below}" if below else prose
 
 

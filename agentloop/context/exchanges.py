@@ -28,13 +28,9 @@ S = TypeVar("S", bound=Said)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """The smallest thing that a cut may keep or fold: one message, or one exchange.
-
-    `complete` is False while a call of the exchange waits for its result.
-    """
+    """The smallest thing that a cut may keep or fold: one message, or one exchange."""
 
     entries: tuple[Entry, ...]
-    complete: bool
 
     @property
     def tokens(self) -> int:
@@ -74,17 +70,11 @@ def units_of(entries: Sequence[Entry]) -> list[Unit]:
     units: list[Unit] = []
     for at, entry in enumerate(shown):
         if units and units[-1].first.seq == entry.seq:
-            units[-1] = Unit(entries=(*units[-1].entries, entry), complete=True)
+            units[-1] = Unit(entries=(*units[-1].entries, entry))
         elif at not in placed:
-            units.append(
-                _unit(entry, [None if place is None else shown[place] for place in answered.get(at, ())])
-            )
+            results = (shown[place] for place in answered.get(at, ()) if place is not None)
+            units.append(Unit(entries=(entry, *sorted(results, key=lambda result: result.at))))
     return units
-
-
-def _unit(asking: Entry, results: Sequence[Entry | None]) -> Unit:
-    there = sorted((entry for entry in results if entry), key=lambda entry: entry.at)
-    return Unit(entries=(asking, *there), complete=None not in results)
 
 
 def turns_of(items: Iterable[S]) -> list[list[S]]:

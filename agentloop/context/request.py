@@ -86,14 +86,8 @@ def calls_of(step: Step) -> tuple[ToolCall, ...]:
 
 def unanswered(message: Message, results: Sequence[Message]) -> tuple[ToolCall, ...]:
     """The calls of `message` that none of `results` answers; an id called twice wants two results."""
-    answered = [result.tool_call_id or "" for result in results]
-    open_calls = []
-    for call in message.tool_calls:
-        if call.id in answered:
-            answered.remove(call.id)
-        else:
-            open_calls.append(call)
-    return tuple(open_calls)
+    places = answers([message, *results]).get(0, ())
+    return tuple(call for call, place in zip(message.tool_calls, places, strict=True) if place is None)
 
 
 def partial_answer(said: Iterable[Message]) -> str:

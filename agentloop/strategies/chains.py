@@ -1,7 +1,7 @@
 """Strategies of many steps: `Reduce` shortens, summarises and drops; `Tiered` tries four tiers in turn."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil
 
 from agentloop._plumbing.checks import fraction, fraction_or_none, whole
@@ -165,60 +165,59 @@ def Tiered(  # noqa: N802 — it reads like the strategies that are classes
     fraction("chunk_share", chunk_share)
     fraction("least_chunk_share", least_chunk_share, most=chunk_share)
     fraction_or_none("target", target)
-    chunks = Chunks(share=chunk_share, least_share=least_chunk_share, most_tokens=chunk_tokens)
+    in_chunks = InChunks(
+        keep=keep,
+        share=chunk_share,
+        least_share=least_chunk_share,
+        most_tokens=chunk_tokens,
+        message_chars=message_chars,
+        counter=counter,
+    )
     steps = (
         StubResults(keep_messages=keep, max_chars=max_chars, counter=counter),
-        InChunks(keep=keep, chunks=chunks, message_chars=message_chars, counter=counter),
-        InChunks(keep=keep, chunks=chunks, message_chars=message_chars, part=0.5, counter=counter),
-        AllBut(keep=keep, instead=Digest(), counter=counter),
+        in_chunks,
+        replace(in_chunks, part=0.5),
+        AllBut(keep=keep, counter=counter),
     )
     return Tiers(steps, target=target, name="Tiered")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chunks:
-    """How much of its input a summariser reads at a time, by the window.
+class InChunks(CountingStrategy):
+    """The model summarises the older `part` of all but the newest `keep` messages, chunk by chunk.
 
     Example:
-        >>> [Chunks(most_tokens=10**9).tokens(window) for window in (10_000, 564_000, 2_000_000)]
+        >>> [InChunks(most_tokens=10**9).chunk_tokens(window) for window in (10_000, 564_000, 2_000_000)]
         [4000, 155100, 300000]
     """
 
+    keep: int = 4
     share: float = 0.4
     least_share: float = 0.15
     most_tokens: int = 12_000
+    message_chars: int = 10_000
+    part: float = 1.0
 
-    def tokens(self, window: int) -> int:
-        """The longest chunk, in tokens."""
+    def chunk_tokens(self, window: int) -> int:
+        """The longest chunk in such a window, in tokens."""
         along = (window - SMALL_WINDOW) / (LARGE_WINDOW - SMALL_WINDOW)
         share = self.share - (self.share - self.least_share) * min(1.0, max(0.0, along))
         return max(20, min(int(window * share), self.most_tokens))
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InChunks(CountingStrategy):
-    """The model summarises the older `part` of all but the newest `keep` messages, chunk by chunk."""
-
-    keep: int = 4
-    chunks: Chunks = field(default_factory=Chunks)
-    message_chars: int = 10_000
-    part: float = 1.0
-
     def _cut(self, context: Context, budget: Budget) -> Cut | None:
         units = _all_but(context, budget, self.keep)
-        summary = Summary(chunk_tokens=self.chunks.tokens(budget.window), message_chars=self.message_chars)
+        summary = Summary(chunk_tokens=self.chunk_tokens(budget.window), message_chars=self.message_chars)
         return cut_of(context, units[: ceil(self.part * len(units))], summary)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllBut(CountingStrategy):
-    """All but the newest `keep` messages goes."""
+    """All but the newest `keep` messages goes, for a digest."""
 
     keep: int = 4
-    instead: Instead = field(default_factory=Digest)
 
     def _cut(self, context: Context, budget: Budget) -> Cut | None:
-        return cut_of(context, _all_but(context, budget, self.keep), self.instead)
+        return cut_of(context, _all_but(context, budget, self.keep), Digest())
 
 
 def _all_but(context: Context, budget: Budget, keep: int) -> list[Unit]:

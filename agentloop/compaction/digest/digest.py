@@ -1,7 +1,7 @@
 """The digest: what users asked for, what was decided and done, computed from the log within a budget.
 
-`digest` makes sections of what `statements.py` and `calls.py` found, lets them take items in turns until the
-budget is used, and puts the index of `index.py` below.
+`digest` makes sections of what `statements.py` and `calls.py` found, weighed by `weight.py`, lets them take
+items in turns until the budget is used, and puts the index of `index.py` below.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,14 +25,7 @@ from agentloop.compaction.digest.earlier import Earlier, indented, parse_records
 from agentloop.compaction.digest.fold import Folds
 from agentloop.compaction.digest.index import IndexItems, Named, index_items, index_lines, named_in
 from agentloop.compaction.digest.language import ASKED, DECIDED, DONE, FAILED, FILES, NAMED
-from agentloop.compaction.digest.statements import (
-    Said,
-    Spoken,
-    as_lines,
-    by_weight,
-    said_together,
-    weigh,
-)
+from agentloop.compaction.digest.weight import Said, Spoken, as_lines, by_weight, said_together, weigh
 from agentloop.context import Entry, Kind, TokenCounter, identifiers, record_in
 from agentloop.messages import Message
 
@@ -62,28 +55,23 @@ class Section(Generic[T]):
     light: list[T] = field(default_factory=list)
     later: list[T] = field(default_factory=list)
     kept: list[T] = field(default_factory=list)
-    used: int = 0
 
-    def fill(self, most: int, counter: TokenCounter) -> list[int]:
-        """Take items up to `most` tokens, and say how many each of them takes."""
-        taken: list[int] = []
+    def fill(self, most: int, counter: TokenCounter) -> int:
+        """Take items up to `most` tokens, and say how many they take."""
         left: list[T] = []
-        misses = 0
+        room = most
         items = iter(self.wanted)
         for item in items:
-            tokens = self._tokens(item, most, counter)
-            if tokens <= most:
+            tokens = self._tokens(item, room, counter)
+            if tokens <= room:
                 self.kept.append(item)
-                taken.append(tokens)
-                most -= tokens
+                room -= tokens
                 continue
             left.append(item)
-            misses += 1
-            if misses == MOST_MISSES or most <= LINE_TOKENS:
+            if len(left) == MOST_MISSES or room <= LINE_TOKENS:
                 break
         self.wanted = [*left, *items]
-        self.used += sum(taken)
-        return taken
+        return most - room
 
     def _tokens(self, item: T, room: int, counter: TokenCounter) -> int:
         text = self.text_of(item)
@@ -94,28 +82,6 @@ class Section(Generic[T]):
 
     def __str__(self) -> str:
         return "\n".join((self.title, *map(indented, self.written(self.kept)))) if self.kept else ""
-
-
-@dataclass(slots=True, kw_only=True)
-class Filling:
-    """What a budget still holds; what was taken from where is remembered, so that it can be given back."""
-
-    counter: TokenCounter
-    left: int
-    taken: list[tuple[Section[Any], int]] = field(default_factory=list)
-
-    def fill(self, section: Section[T], most: int) -> None:
-        """Let a section take items until it has used `most` tokens in all."""
-        taken = section.fill(min(self.left, most - section.used), self.counter)
-        self.left -= sum(taken)
-        self.taken.extend((section, tokens) for tokens in taken)
-
-    def give_back(self, tokens: int) -> None:
-        """Give back what was taken last, at least so many tokens of it."""
-        while tokens > 0 and self.taken:
-            section, used = self.taken.pop()
-            section.kept.pop()
-            tokens -= used
 
 
 FOLDS = Folds()
@@ -155,7 +121,6 @@ def digest(
     max_tokens: int,
     counter: TokenCounter,
     kept: Sequence[Entry] = (),
-    beside: str = "",
 ) -> str:
     """What users asked for, what was decided and done, as a record of at most `max_tokens`.
 
@@ -166,10 +131,9 @@ def digest(
     Rules, goals and facts that users stated come first, then files with the last thing done to each,
     decisions of the assistant, errors, one line for each call, and an index of what must be exact.
     A newer value of the same thing takes the place of the older one, also where it stands in `kept`: what
-    stays in sight beside the record. Names and numbers that the text `beside` says are not said again.
-    Nothing said gives "".
+    stays in sight beside the record. Nothing said gives "".
     """
-    return Findings.of(covered, kept).record(max_tokens, counter, beside=beside)
+    return Findings.of(covered, kept).record(max_tokens, counter)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,7 +165,7 @@ class Findings:
             found = list(fold.statements.standing(last))
             gone = [text for texts in fold.statements.gone.values() for text in texts]
             done = fold.done(len(said))
-            calls, told, results = list(done.calls.made), done.names.told(), done.names.found()
+            calls, told, results = list(done.calls.made), done.told(), done.found()
         users = [one for one in found if one.role == "user"]
         others = [one for one in found if one.role == "assistant"]
         weigh(users, task=next((one.at for one in users), None))
@@ -221,20 +185,23 @@ class Findings:
         )
 
     def record(self, max_tokens: int, counter: TokenCounter, *, beside: str = "") -> str:
-        """The record of at most so many tokens, beside a text that says some of it."""
+        """The record of at most so many tokens.
+
+        Names and numbers that the text `beside` says are not said again.
+        """
         head = quoted_within(self.earlier.prose, max_tokens=int(max_tokens * PROSE_SHARE), counter=counter)
-        filling = Filling(counter=counter, left=max_tokens - (counter(head) + 2 if head else 0))
+        left = whole = max_tokens - (counter(head) + 2 if head else 0)
         sections = self._sections(max_tokens)
         if beside:
             told, done = set(identifiers(beside)), sections["done"]
             done.wanted = [one for one in done.wanted if not told.issuperset(identifiers(one.outcome))]
-        whole = filling.left
         for name, share in TELLING:
             section = sections[name]
-            filling.fill(section, int(whole * share))
+            used = section.fill(min(left, int(whole * share)), counter)
             if section.light:
                 section.wanted += section.light
-                filling.fill(section, int(whole * share * LIGHT_SHARE))
+                used += section.fill(min(left, int(whole * share * LIGHT_SHARE)) - used, counter)
+            left -= used
         earlier = [named_in(entry) for entry in _indexed(self.earlier)][::-1]
         known = "\n".join((beside, _written(head, sections)))
         index = _Index(
@@ -249,7 +216,7 @@ class Findings:
             counter,
         )
         reserved = counter(index.lines(int(max_tokens * INDEX_SHARE), ""))
-        measured = -1
+        taken = 1
         for rest in ("wanted", "later"):
             for name, share in REST:
                 section = sections[name]
@@ -257,14 +224,12 @@ class Findings:
                     section.wanted, section.later = section.later, []
                 if not section.wanted:
                     continue
-                if measured != len(filling.taken):
-                    filling.left = max_tokens - counter(_written(head, sections)) - reserved
-                    measured = len(filling.taken)
-                filling.fill(section, section.used + int(max(0, filling.left) * share))
+                if taken:
+                    left = max_tokens - counter(_written(head, sections)) - reserved
+                taken = section.fill(min(left, int(max(0, left) * share)), counter)
         text = _written(head, sections)
-        while filling.taken and (over := counter(text) - max_tokens) > 0:
-            filling.give_back(over)
-            text = _written(head, sections)
+        if text and (over := counter(text) - max_tokens) > 0:
+            return self.record(max_tokens - over, counter, beside=beside)
         text = index.below(text, max_tokens)
         return strict(text or _newest_words(self.said or list(_indexed(self.earlier)), max_tokens, counter))
 

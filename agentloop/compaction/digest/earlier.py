@@ -1,7 +1,7 @@
 """An earlier record taken apart, where no log is behind it: a digest merges it with what is new."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from agentloop.compaction.digest.index import LABELS
@@ -18,13 +18,8 @@ from agentloop.compaction.digest.language import (
 from agentloop.compaction.digest.sentences import HEAD_SHARE, sentences
 from agentloop.context import TokenCounter, prose_of
 from agentloop.events import Made
-from agentloop.prompts import SUMMARY_INDEX
 
-_INDEX_OF_SUMMARY = {SUMMARY_INDEX: NAMED}
 _TITLES = (PROSE, ASKED, DECIDED, FILES, FAILED, DONE, NAMED)
-_FIELDS = dict(zip(_TITLES, _TITLES, strict=True)) | _INDEX_OF_SUMMARY
-"""The headings that are known, and what stands under each."""
-
 _INDEX = tuple(f"{label}: " for label in LABELS.values())
 _ITEM = ("- ", "  ")
 _QUOTE = "> "
@@ -80,7 +75,7 @@ class Earlier:
 
 def is_digest(text: str, headings: Collection[str] = ()) -> bool:
     """Whether every line is one that a digest has, or one of these headings."""
-    known, begins = {"", *_FIELDS, *headings}, (*_ITEM, *_INDEX, _QUOTE)
+    known, begins = {"", *_TITLES, *headings}, (*_ITEM, *_INDEX, _QUOTE)
     return all(line.rstrip() in known or line.startswith(begins) for line in text.split("\n"))
 
 
@@ -97,12 +92,15 @@ def parse_records(records: Iterable[tuple[Made, str]]) -> Earlier:
         (('Never push.\\nAsk first.',), ())
     """
     prose: list[str] = []
-    found: dict[str, list[str]] = {title: [] for title in _FIELDS.values()}
+    found: dict[str, list[str]] = {title: [] for title in _TITLES}
     for made, record in _apart(records):
+        if made == "summary":
+            prose.append(record.strip())
+            continue
         rest: list[str] = []
-        for title, line in _titled(record, _FIELDS if made == "digest" else _INDEX_OF_SUMMARY):
+        for title, line in _titled(record):
             if title is None or title == PROSE:
-                rest.append(line.removeprefix(_QUOTE) if made == "digest" else line)
+                rest.append(line.removeprefix(_QUOTE))
             else:
                 found[title].append(line)
         prose.append("\n".join(rest).strip())
@@ -157,12 +155,12 @@ def quoted_within(prose: str, *, max_tokens: int, counter: TokenCounter) -> str:
     return "\n".join((PROSE, *head, left_out, *end)) if head or end else ""
 
 
-def _titled(record: str, fields: Mapping[str, str]) -> Iterator[tuple[str | None, str]]:
-    """Each line below one of these headings with what it stands for; others with none."""
+def _titled(record: str) -> Iterator[tuple[str | None, str]]:
+    """Each line of a digest with the heading that it stands below; others with none."""
     title: str | None = None
     for line in record.split("\n"):
-        if line.rstrip() in fields:
-            title = fields[line.rstrip()]
+        if line.rstrip() in _TITLES:
+            title = line.rstrip()
             continue
         begins = _INDEX if title == NAMED else _QUOTE if title == PROSE else _ITEM
         if title is not None and not line.startswith(begins):

@@ -1,7 +1,7 @@
 """What a log says, kept so that the digest of one that has grown costs what is new.
 
 `LogFold` takes in message by message. `Folds` keeps those of the last: one that goes on is taken up where it
-was left; one that took another turn, as after an undo, keeps what each message says by itself.
+was left; one that took another turn, as where turns were taken back, is read anew.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from agentloop.compaction.digest.calls import Call, Calls, call_at
-from agentloop.compaction.digest.index import Named, Names, named_in
+from agentloop.compaction.digest.index import Named, named_in
 from agentloop.compaction.digest.sentences import Sentence, sentences
 from agentloop.compaction.digest.statements import MOST_CHARS, Statements, Wording, retold, stated_in
 from agentloop.context import Entry
@@ -46,18 +46,27 @@ class Done:
     def __init__(self) -> None:
         self.length = 0
         self.calls = Calls()
-        self.names = Names()
+        self._named: list[Named] = []
+        self._superseded: set[int] = set()
 
     def add(self, key: _Key, reading: ReadMessage) -> None:
         """Take in the next message."""
         _, at, keep, message = key
-        self.names.add(reading.named)
+        self._named.append(reading.named)
         if reading.calls:
             self.calls.add(self.length, message, reading.calls)
         elif message.role == "tool":
-            for older in self.calls.answer(at, message, keep=keep):
-                self.names.drop(older)
+            self._superseded.update(self.calls.answer(at, message, keep=keep))
         self.length += 1
+
+    def told(self) -> list[Named]:
+        """What users and assistants said and what calls named, newest first."""
+        return [one for one in reversed(self._named) if not one.in_result]
+
+    def found(self) -> list[Named]:
+        """What results hold at their ends that no later one replaces, newest first."""
+        found = (one for one in reversed(self._named) if one.in_result)
+        return [one for one in found if one.at not in self._superseded]
 
 
 class LogFold:
@@ -77,18 +86,15 @@ class LogFold:
     def __len__(self) -> int:
         return len(self._keys)
 
-    def shared_with(self, keys: Sequence[_Key]) -> int:
-        """How many messages this log and another begin with."""
-        most = min(len(self._keys), len(keys))
-        if self._keys[:most] == keys[:most]:
-            return most
-        return next(at for at in range(most) if self._keys[at] != keys[at])
+    def begins(self, keys: Sequence[_Key]) -> bool:
+        """Whether these messages begin with those taken in."""
+        return self._keys == keys[: len(self)]
 
-    def add(self, entry: Entry, reading: ReadMessage | None = None) -> None:
-        """Take in the next message, which was read before or is now."""
+    def add(self, entry: Entry) -> None:
+        """Take in the next message."""
         message = entry.original
         text = message.text
-        reading = reading or self._read(entry, text)
+        reading = self._read(entry, text)
         for stated in stated_in(entry.seq, reading.said):
             self.statements.hear(stated)
         if message.role in ("user", "assistant"):
@@ -104,10 +110,6 @@ class LogFold:
         for at in range(self._done.length, count):
             self._done.add(self._keys[at], self._readings[at])
         return self._done
-
-    def readings(self, count: int) -> list[ReadMessage]:
-        """What each of the first so many messages says by itself."""
-        return self._readings[:count]
 
     def _read(self, entry: Entry, text: str) -> ReadMessage:
         message = entry.original
@@ -138,33 +140,23 @@ class Folds:
     @contextmanager
     def of(self, told: Told, said: Sequence[Entry]) -> Iterator[LogFold]:
         """The fold of these messages, taken in as far as they are new; not to be used behind the block."""
-        fold, readings = self._begun(told, [_key(entry) for entry in said])
-        for at in range(len(fold), len(said)):
-            fold.add(said[at], readings[at] if at < len(readings) else None)
+        fold = self._taken(told, [_key(entry) for entry in said])
+        for entry in said[len(fold) :]:
+            fold.add(entry)
         yield fold
         self._keep(fold)
 
-    def _begun(self, told: Told, keys: Sequence[_Key]) -> tuple[LogFold, Sequence[ReadMessage]]:
-        """The fold of the most of them, taken out, and what each of the next ones says, as far as known."""
-        fold, length, readings = LogFold(told), 0, list[ReadMessage]()
-        for kept in tuple(self._kept):
-            shared = kept.shared_with(keys)
-            if shared > len(readings):
-                readings = kept.readings(shared)
-            if kept.told == told and shared == len(kept) > length:
-                fold, length = kept, shared
-        return fold if length and self._take(fold, length) else LogFold(told), readings
-
-    def _take(self, fold: LogFold, length: int) -> bool:
-        """Take it out, unless somebody else has it, or had it meanwhile and made it longer than that."""
-        try:
-            self._kept.remove(fold)
-        except ValueError:
-            return False
-        if len(fold) == length:
-            return True
-        self._keep(fold)
-        return False
+    def _taken(self, told: Told, keys: Sequence[_Key]) -> LogFold:
+        """The longest that these messages go on from, taken out; a new one where there is none."""
+        for fold in sorted(self._kept, key=len, reverse=True):
+            if fold.told != told or not fold.begins(keys):
+                continue
+            with suppress(ValueError):  # somebody else has it
+                self._kept.remove(fold)
+                if fold.begins(keys):
+                    return fold
+                self._keep(fold)  # somebody made it longer meanwhile
+        return LogFold(told)
 
     def _keep(self, fold: LogFold) -> None:
         if fold.chars > MOST_KEPT_CHARS:

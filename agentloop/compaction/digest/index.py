@@ -1,6 +1,5 @@
 """The index: names and numbers that must be kept exact, in labelled lines, the newest first."""
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -106,10 +105,6 @@ class Named(NamedTuple):
     counted: Mapping[str, str]
     values: dict[tuple[str, str], str]
 
-    def copy(self) -> "Named":
-        """The same for itself."""
-        return Named(self.at, self.in_result, self.words.copy(), self.counted, self.values.copy())
-
 
 def named_in(entry: Entry) -> Named:
     """What the message names; of a long one its ends are looked at."""
@@ -130,60 +125,6 @@ def named_in(entry: Entry) -> Named:
     for name, value in reversed(list(named_values(text))):
         values.setdefault((name.lower(), value), name)
     return Named(entry.at, False, found, numbers, values)
-
-
-class Names:
-    """What the messages so far name, each thing by the newest that does; results are for themselves."""
-
-    def __init__(self) -> None:
-        self._told: list[Named] = []
-        self._told_by: dict[object, Named] = {}
-        self._results: dict[int, tuple[Named, Named]] = {}
-        self._found_in: defaultdict[str, dict[int, Named]] = defaultdict(dict)
-
-    def add(self, named: Named) -> None:
-        """Take in a newer message: older ones no longer stand for what it names."""
-        own = named.copy()
-        if named.in_result:
-            for word in named.words:
-                naming = self._found_in[word]
-                if naming:
-                    del naming[next(reversed(naming))].words[word]
-                naming[named.at] = own
-            self._results[named.at] = named, own
-            return
-        for word in named.words:
-            if older := self._told_by.get(word):
-                del older.words[word]
-            self._told_by[word] = own
-        for pair in named.values:
-            if older := self._told_by.get(pair):
-                del older.values[pair]
-            self._told_by[pair] = own
-        self._told.append(own)
-
-    def drop(self, at: int) -> None:
-        """Forget the result at that position: the one before stands again for what it named."""
-        named, own = self._results.pop(at)
-        again: defaultdict[int, set[str]] = defaultdict(set)
-        for word in named.words:
-            naming = self._found_in[word]
-            del naming[at]
-            if naming and word in own.words:
-                again[next(reversed(naming))].add(word)
-        for older_at, words in again.items():
-            older, left = self._results[older_at]
-            words |= left.words.keys()
-            left.words.clear()
-            left.words.update((word, kind) for word, kind in older.words.items() if word in words)
-
-    def told(self) -> list[Named]:
-        """What users and assistants said and what calls named, newest first."""
-        return [own.copy() for own in reversed(self._told) if own.words or own.values]
-
-    def found(self) -> list[Named]:
-        """What results hold at their ends, newest first."""
-        return [own.copy() for _, own in reversed(self._results.values()) if own.words]
 
 
 def _in_turns(

@@ -140,6 +140,11 @@ def is_hard(word: str) -> bool:
     return bool(_HARD.search(word))
 
 
+def is_proper(word: str) -> bool:
+    """Whether a word that begins no sentence is a name."""
+    return len(word) > 1 and word[0].isupper() and not word.startswith(("I'", "I’"))
+
+
 def bare(word: str) -> str:
     """The word as it is compared: in small letters, a genitive gone."""
     return word.lower().removesuffix("'s").removesuffix("’s")

@@ -1,16 +1,14 @@
-"""What was said: sentences weighed, and older values replaced by newer ones.
+"""What was said: older values are replaced by newer ones.
 
 A message is heard sentence by sentence (`Statements.hear`), each read as `Statement`s, "this is that": what
-it replaces is taken out of older ones. `weigh` says how much each that stands matters, `as_lines` writes
-those kept.
+it replaces is taken out of older ones. What stands is weighed by `weight.py`.
 """
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain, pairwise
 from typing import TypeAlias
 
 from agentloop._plumbing.patterns import pattern
@@ -30,24 +28,21 @@ from agentloop.compaction.digest.language import (
     PHRASE,
     PLACED,
     adds,
-    binds,
     changes,
-    decides,
-    is_keyed,
-    is_narration,
     is_news,
-    is_pleasant,
 )
 from agentloop.compaction.digest.sentences import (
     Sentence,
     bare,
     content_words,
     is_hard,
+    is_proper,
     kind_of_value,
     sentences,
     singular,
     words,
 )
+from agentloop.compaction.digest.weight import Look, Spoken, look_at
 
 MOST_VALUE_WORDS = 3
 """A value of plain words has at most so many; what is longer tells a story."""
@@ -175,15 +170,11 @@ def _qualifiers(text: str, value: str) -> frozenset[str]:
 def _last(clause: str) -> Statement | None:
     """What the one exact word, else the one name, of a clause is said of."""
     found = words(clause)
-    hard = [word for word in found if is_hard(word)] or [word for word in found[1:] if _is_proper(word)]
+    hard = [word for word in found if is_hard(word)] or [word for word in found[1:] if is_proper(word)]
     if len(hard) != 1:
         return None
     key = key_of(clause.replace(hard[0], " ", 1))
     return Statement(key=key, value=hard[0], told=False) if key else None
-
-
-def _is_proper(word: str) -> bool:
-    return len(word) > 1 and word[0].isupper() and not word.startswith(("I'", "I’"))
 
 
 OLDER = " [older, said at {at}]"
@@ -239,10 +230,9 @@ class Wording:
         return found
 
     @cached_property
-    def look(self) -> "_Look":
+    def look(self) -> Look:
         """How much there is to it."""
-        by_user = self.role == "user"
-        return _look(self.text, _cue_of_user if by_user else _cue_of_assistant, by_user=by_user)
+        return look_at(self.text, by_user=self.role == "user")
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -260,8 +250,7 @@ class Stated:
     left: Wording
     firm: bool = True
     long: bool = False
-    first: bool = False
-    last: bool = False
+    is_edge: bool = False
     doubted: bool = False
     again: "Stated | None" = None
 
@@ -331,7 +320,7 @@ class Statements:
         before = self._said.get((role, text.casefold()))
         return before.wording if before and before.wording.text == text else Wording(text, role)
 
-    def standing(self, until: int) -> Iterator["Spoken"]:
+    def standing(self, until: int) -> Iterator[Spoken]:
         """What is left of the messages up to that position; of what they say twice the newer."""
         for one in self.stated:
             if one.at > until:
@@ -349,8 +338,7 @@ class Statements:
                     look=newest.left.look,
                     doubted=newest.doubted,
                     long=one.long,
-                    first=one.first,
-                    last=one.last,
+                    is_edge=one.is_edge,
                 )
 
     def _hear_again(self, before: Stated, sentence: Stated) -> None:
@@ -486,45 +474,10 @@ MOST_CHARS = 100_000
 _CODE = pattern(r"=|[({\[,]$|^[#>+|-]")
 """In a long message, what may be a line of code, though it looks like words."""
 
-GAP = " … "
-"""Stands in a line for sentences of the same message that were left out."""
-
 _GAP = pattern(r" …[ \n]")
-
-HEAD = 5
 
 SHORT = 6
 """A message with more sentences holds more than what its user wanted to say: a text pasted, a report."""
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class Spoken:
-    """What is left of one sentence; `at` and `number` are its place, `weight` is how much it matters.
-
-    One that is `doubted` may no longer hold.
-
-    One that is not `telling` comes last of all. One that is `alone` can be understood without those before
-    it.
-    """
-
-    at: int
-    number: int
-    role: str
-    text: str
-    sentence: Sentence
-    look: "_Look"
-    doubted: bool
-    weight: float = 0.0
-    telling: bool = False
-    alone: bool = False
-    long: bool = False
-    first: bool = False
-    last: bool = False
-
-    @property
-    def is_of_short_message(self) -> bool:
-        """Whether a user said it in a few words, which are to be kept together."""
-        return self.role == "user" and not self.long and not self.sentence.pasted
 
 
 def stated_in(at: int, worded: Sequence[tuple[int, Sentence, Wording]]) -> Iterator[Stated]:
@@ -539,8 +492,7 @@ def stated_in(at: int, worded: Sequence[tuple[int, Sentence, Wording]]) -> Itera
             wording=wording,
             left=wording,
             firm=not sentence.pasted and not (is_long and _CODE.search(sentence.text)),
-            first=number == 0,
-            last=number == worded[-1][0],
+            is_edge=number in (0, worded[-1][0]),
         )
 
 
@@ -562,157 +514,3 @@ def _with_gaps(text: str) -> Iterator[tuple[int, Sentence]]:
             yield number, sentence
             number += 1
         number += 1
-
-
-Said: TypeAlias = tuple[Spoken, ...]
-"""Sentences that stand or fall together."""
-
-MOST_OF_NOTHING = 2
-"""An assistant's sentence of so few words that mean something only says that it goes on; a user's question
-too."""
-
-LEAST_ALONE = 4
-"""With so many words that mean something, one that is exact or a question says of what it speaks."""
-
-EXACT = 2.5
-"""So much weighs what must be exact; what weighs less is light."""
-
-AGAIN = 4
-"""So much less weighs what was said again with another number or name, or may have been."""
-
-LEAST_CHARS_WEIGHED = 40
-"""What is shorter weighs no more for its length."""
-
-
-def weigh(found: Sequence[Spoken], *, task: int | None) -> None:
-    """Give each sentence its weight: what binds, decides or gives a value, and what was said but once.
-
-    One that says nothing, a nod or what is about to be done, has none. Of those that differ in nothing but
-    what is exact the newest weighs most; one whose value may no longer hold weighs less than it.
-    """
-    uses = Counter(chain.from_iterable(one.look.content for one in found))
-    newer: set[tuple[str, ...]] = set()
-    for one in reversed(found):
-        look = one.look
-        one.telling = not one.sentence.pasted and (look.cue > 0 or look.hard or one.role == "user")
-        one.alone = (look.hard or look.asks) and len(look.content) >= LEAST_ALONE
-        if look.cue > 0 or not look.says_nothing:
-            place = 1.0 * (one.first or one.last) + _of_task(one, task)
-            said_once = sum([1 / uses[word] for word in look.content]) / max(1, len(look.content))
-            one.weight = EXACT * look.hard + look.cue + place + 2 * said_once
-            one.weight /= 2 if look.asks else 1
-        again = one.doubted
-        if look.hard and len(look.around) >= LEAST_ALONE:
-            again = again or look.around in newer
-            newer.add(look.around)
-        one.weight /= AGAIN if again else 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Look:
-    """What a sentence looks like by itself.
-
-    `content` are its words that mean something, `around` those without what is exact; `hard` says that one of
-    them must be exact, `cue` how much it seems to bind or decide. What a question led to says more than it.
-    """
-
-    content: tuple[str, ...]
-    around: tuple[str, ...]
-    hard: bool
-    cue: float
-    says_nothing: bool
-    asks: bool
-
-
-def _look(text: str, cue_of: Callable[[str], float], *, by_user: bool) -> _Look:
-    found = words(text)
-    content = tuple(dict.fromkeys(content_words(found)))
-    hard = any(is_hard(word) for word in found)
-    exact = hard or (by_user and any(map(_is_proper, found[1:])))
-    asks = text.endswith(("?", "？"))
-    if not by_user and (is_narration(text) or text.rstrip("*_ ").endswith((":", "："))):
-        says_nothing = True
-    elif is_pleasant(text):
-        says_nothing = not exact
-    else:
-        says_nothing = (asks or not by_user) and not exact and len(content) <= MOST_OF_NOTHING
-    return _Look(
-        content=content,
-        around=tuple(content_words(word for word in found if not is_hard(word))) if hard else content,
-        hard=exact,
-        cue=cue_of(text),
-        says_nothing=says_nothing,
-        asks=asks,
-    )
-
-
-def _cue_of_user(text: str) -> float:
-    return 2.0 * binds(text) + is_keyed(text) + changes(text)
-
-
-def _cue_of_assistant(text: str) -> float:
-    return 2.0 * decides(text) + 1.5 * is_keyed(text)
-
-
-def _of_task(one: Spoken, task: int | None) -> float:
-    """What the first message of all asks for stands mostly in its first sentences."""
-    return 0.0 if one.at != task else 3.0 if one.number < HEAD else 1.0
-
-
-def said_together(found: Sequence[Spoken], *, most_chars: float) -> list[Said]:
-    """The sentences of each short message of a user together, all others one by one; none of no weight.
-
-    Such a message is parted before each sentence that can be understood by itself: "Go on. Ann Quist owns it
-    now."
-    """
-    said: list[Said] = [(one,) for one in found if one.weight > 0 and not one.is_of_short_message]
-    together: defaultdict[int, list[Spoken]] = defaultdict(list)
-    for one in found:
-        if one.is_of_short_message:
-            together[one.at].append(one)
-    for group in together.values():
-        short = sum(len(one.text) for one in group) <= most_chars
-        begins = [at for at, one in enumerate(group) if at == 0 or one.alone or not short]
-        parts = (tuple(group[at:end]) for at, end in pairwise([*begins, len(group)]))
-        said += (part for part in parts if any(one.weight > 0 for one in part))
-    return said
-
-
-def by_weight(found: Iterable[Said]) -> tuple[list[Said], list[Said], list[Said]]:
-    """The heaviest for their length first, of equal ones the newest.
-
-    Those that tell and weigh as much as what is exact, the other ones that tell, and what is left.
-    """
-    heavy: list[Said] = []
-    light: list[Said] = []
-    rest: list[Said] = []
-    for said in sorted(found, key=lambda said: (-_density(said), -said[0].at, said[0].number)):
-        most = max((one.weight for one in said if one.telling), default=-1)
-        (rest if most < 0 else light if most < EXACT else heavy).append(said)
-    return heavy, light, rest
-
-
-def _density(said: Said) -> float:
-    return sum([one.weight for one in said]) / (LEAST_CHARS_WEIGHED + sum([len(one.text) for one in said]))
-
-
-def as_lines(kept: Iterable[Spoken]) -> list[str]:
-    """The sentences in the order in which they were said, one item a message."""
-    lines: list[str] = []
-    before: Spoken | None = None
-    for one in sorted(kept, key=lambda one: (one.at, one.number)):
-        text = f"> {one.text}" if one.sentence.quoted else one.text
-        if before is None or before.at != one.at:
-            lines.append(f"- {text}")
-        else:
-            lines[-1] += _between(before, one) + text
-        before = one
-    return lines
-
-
-def _between(before: Spoken, one: Spoken) -> str:
-    """What parts two sentences of one message; a quote has lines of its own."""
-    joined = one.sentence.before == " " and one.sentence.quoted is before.sentence.quoted
-    if one.number == before.number + 1:
-        return " " if joined else "\n"
-    return f"{GAP.rstrip()}\n" if one.sentence.quoted or before.sentence.quoted else GAP
