@@ -1,10 +1,7 @@
 """What of an answer, and of a file, is taken at most: either may be broken, or mean harm.
 
-Bytes are those behind unpacking. Each bound is far above what honest servers send and honest files hold.
+Each bound is far above what honest servers send and honest files hold.
 """
-
-PIECE_BYTES = 65_536
-"""So much of an answer is read at once before anything else has its turn: a fraction of a second's work."""
 
 MOST_ANSWER_BYTES = 64_000_000
 """One answer, all lines and events in it together: 200,000 tokens as events of 300 bytes."""

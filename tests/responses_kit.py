@@ -9,7 +9,7 @@ from agentloop.messages import Message
 from agentloop.models import Answer, ModelRequest, RetryPolicy
 from agentloop.providers.openai import OpenAIResponses
 from agentloop.providers.openai.items import inputs_of
-from agentloop.providers.openai.responses_answer import whole
+from agentloop.providers.openai.responses import GrowingResponse
 from tests.server_kit import LOOK, Waits
 from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider
@@ -113,7 +113,7 @@ HELLO = {"type": "message", "role": "user", "content": [{"type": "input_text", "
 
 def whole_of(items: list[Body], **fields: Any) -> Answer:
     """The answer of these items, as it comes in one piece."""
-    return whole(json.dumps(response({}, Reply(), items, None) | fields).encode())
+    return GrowingResponse.whole(json.dumps(response({}, Reply(), items, None) | fields).encode())
 
 
 def sent_back(*messages: Message) -> list[dict[str, Any]]:

@@ -7,7 +7,6 @@ import pytest
 
 from agentloop import ModelError, OpenAIChat, OpenAIResponses, RetryPolicy
 from agentloop.errors import BadAnswerError
-from agentloop.messages import text_of
 from agentloop.prompts import NOT_RUN
 from agentloop.providers.openai import errors
 from agentloop.stream import Retrying
@@ -216,7 +215,7 @@ async def test_content_in_pieces(name: str) -> None:
         *_, answer = told_parts = await parts_of(chat(server))
     assert answer.message.to_openai()["content"] == parts  # type: ignore[union-attr]
     if "reasoning" not in name:
-        assert shown_in(told_parts) == text_of(answer.message.content)  # type: ignore[union-attr]
+        assert shown_in(told_parts) == answer.message.text  # type: ignore[union-attr]
 
 
 async def test_halves_of_a_character_about_a_part() -> None:

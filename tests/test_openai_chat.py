@@ -24,7 +24,7 @@ from agentloop.errors import (
 from agentloop.messages import Message, Usage
 from agentloop.models import Answer, ChatModel, ModelRequest, Retry, RetryPolicy, TextPart
 from agentloop.providers.openai import OpenAIChat
-from agentloop.providers.openai.chat_answer import GrowingCompletion
+from agentloop.providers.openai.chat import GrowingCompletion
 from agentloop.providers.openai.sse import streamed
 from tests.server_kit import LOOK, Waits, answer_of, bytewise, chat, error_of, parts_of, pieces_of, saying
 from tests.strict_bodies import Body

@@ -8,7 +8,7 @@ import pytest
 
 from agentloop.compaction import Compaction
 from agentloop.providers.openai import OpenAIChat
-from agentloop.providers.openai.chat_answer import GrowingCompletion, whole
+from agentloop.providers.openai.chat import GrowingCompletion
 from agentloop.providers.openai.sse import ServerEvent
 from agentloop.run import Agent
 from agentloop.runner import Runner
@@ -245,4 +245,4 @@ def test_audio_is_joined_also_where_pieces_are_the_same() -> None:
 def test_a_whole_answer_keeps_each_value_and_the_order_of_keys(name: str) -> None:
     message = message_of(1, FIELDS[name])
     body = json.dumps({"choices": [{"message": message, "finish_reason": "tool_calls"}]}).encode()
-    assert own(whole(body).message.to_openai()) == own(message)
+    assert own(GrowingCompletion.whole(body).message.to_openai()) == own(message)

@@ -21,7 +21,7 @@ from agentloop.events import MessageRecord
 from agentloop.messages import Usage
 from agentloop.models import Answer, Retry, RetryPolicy
 from agentloop.providers.openai.items import inputs_of
-from agentloop.providers.openai.responses_answer import GrowingResponse, whole
+from agentloop.providers.openai.responses import GrowingResponse
 from agentloop.providers.openai.sse import ServerSaidError, streamed
 from tests.responses_kit import (
     OUTPUTS,
@@ -227,7 +227,7 @@ async def test_damaged_answers_are_refused_or_can_be_kept_and_sent_again(
         )
     ]
     with suppress(ModelError, ServerSaidError):
-        answers.append(whole(json.dumps(body).encode()))
+        answers.append(GrowingResponse.whole(json.dumps(body).encode()))
     for answer in answers:
         if answer is None:
             continue

@@ -11,7 +11,7 @@ from agentloop.errors import BadAnswerError
 from agentloop.events import MessageRecord
 from agentloop.messages import Message, Usage
 from agentloop.models import Answer, Retry, RetryPolicy, TextPart
-from agentloop.providers.openai.responses_answer import GrowingResponse
+from agentloop.providers.openai.responses import GrowingResponse
 from agentloop.providers.openai.sse import streamed
 from tests.responses_kit import (
     OUTPUTS,

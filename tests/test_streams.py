@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from agentloop.errors import BadAnswerError, ModelUnavailableError
 from agentloop.messages import Message
 from agentloop.models import Answer, ModelPart, TextPart
-from agentloop.providers.openai.chat_answer import GrowingCompletion, whole
+from agentloop.providers.openai.chat import GrowingCompletion
 from agentloop.providers.openai.sse import streamed
 from agentloop.stream import MessageAdded, Retrying
 from tests.counted_tool_kit import ran, runner_of, watched_texts
@@ -68,7 +68,7 @@ async def understood(pieces: Iterable[bytes]) -> tuple[str, Answer]:
 def in_one_piece(reply: Reply, usage: Body | None) -> Answer:
     choice = {"index": 0, "message": reply.message(), "finish_reason": reply.finish_reason}
     body = chunk_of(BODY, choices=[choice]) | ({} if usage is None else {"usage": usage})
-    return whole(json.dumps(body).encode())
+    return GrowingCompletion.whole(json.dumps(body).encode())
 
 
 def seen(message: Message, reply: Reply, shape: Shape) -> dict[str, Any]:

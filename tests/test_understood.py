@@ -96,7 +96,7 @@ class _OddError(ValueError):
 
 def test_an_error_that_cannot_be_read_is_one_of_ours() -> None:
     server = ServerChoice(model="m", base_url="http://localhost/v1", api_key=SECRET).server()
-    error = understand(_OddError(SECRET), server).as_error()
+    error = understand(_OddError(SECRET), server).error
     assert isinstance(error, BadAnswerError)
     assert "_OddError, RuntimeError" in str(error)
     assert SECRET not in " ".join(reachable(error))

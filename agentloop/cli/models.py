@@ -59,7 +59,7 @@ async def offered(server: Server) -> list[str]:
         failure = understand(error, server)
     finally:
         await clients.close()
-    raise failure.as_error()
+    raise failure.error
 
 
 def _names(body: bytes, server: Server) -> list[str]:

@@ -157,7 +157,6 @@ def _is_plain(part: Json) -> bool:
 
 
 def _is_media(part: Json) -> bool:
-    """Whether it is a medium in the form of chat completions."""
     kind = _kind(part)
     held = part.get(kind) if kind in _MEDIA else None
     match kind, held:
@@ -202,7 +201,6 @@ def _of_item(item: Json) -> Iterator[Json]:
 
 
 def _joined(row: Sequence[Json]) -> Json:
-    """Messages of an assistant as one."""
     kept = {key: value for message in row for key, value in message.items()}
     parts = [part for message in row for part in _parts(message.get("content")) if part != _text("")]
     calls = [call for message in row for call in list_or_empty(message.get("tool_calls"))]
@@ -269,7 +267,6 @@ def _kind(part: Json) -> str:
 
 
 def _call(part: Json) -> dict[str, Any]:
-    """The call of a block or an item, in the form of chat completions."""
     given: Any = next((part[field] for field in ("arguments", "input", "action") if field in part), {})
     if _kind(part) == "custom_tool_call" or (_kind(part) == "tool_use" and not isinstance(given, Mapping)):
         given = {"input": given}

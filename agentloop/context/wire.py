@@ -80,7 +80,6 @@ def _arguments(call: ToolCall) -> str:
 
 
 def _others(message: Message) -> dict[str, Any]:
-    """The fields that no typed field stands for."""
     others = {key: value for key, value in message.extra.items() if key not in _TYPED}
     if message.content is not None and others.get("refusal") == message.content:
         del others["refusal"]

@@ -5,7 +5,7 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 
 from agentloop._plumbing.checks import is_kept_number, is_kept_whole
 from agentloop.errors import BadAnswerError
@@ -67,16 +67,10 @@ def used_by(calls: Sequence[ModelCalled], output_tokens: int) -> Used:
 
 
 def _believed(answer: Answer) -> Answer:
-    usage = answer.usage if answer.usage and all(map(_is_count, _counts(answer.usage))) else None
-    return replace(answer, usage=usage, cost=answer.cost if is_kept_number(answer.cost) else None)
-
-
-def _counts(usage: Usage) -> tuple[int, int, int]:
-    return usage.input_tokens, usage.output_tokens, usage.cached_tokens
-
-
-def _is_count(tokens: int) -> bool:
-    return is_kept_whole(tokens) and tokens <= MOST_REPORTED_TOKENS
+    counts = astuple(answer.usage) if answer.usage else ()
+    can_be_true = all(is_kept_whole(each) and each <= MOST_REPORTED_TOKENS for each in counts)
+    cost = answer.cost if is_kept_number(answer.cost) else None
+    return replace(answer, usage=answer.usage if can_be_true else None, cost=cost)
 
 
 def _hash(request: ModelRequest) -> str:

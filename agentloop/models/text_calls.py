@@ -190,7 +190,6 @@ class _Prose:
         return text[:end]
 
     def rest(self) -> str:
-        """What is held back."""
         return "".join(self._held)
 
     def _end_of_prose(self, text: str) -> int:
@@ -327,7 +326,6 @@ def _json_calls(text: str, start: int, at: int, tools: _Tools) -> tuple[list[Wri
 
 
 def _said_in(value: object) -> tuple[str, object]:
-    """The name and the arguments that a call in JSON says."""
     match value:
         case {"function": {"name": str()} as inner}:
             value = inner

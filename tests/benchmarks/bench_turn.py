@@ -22,7 +22,7 @@ from openai.types.chat import ChatCompletionChunk
 
 from agentloop.models import Answer, ModelRequest
 from agentloop.providers.openai import OpenAIChat
-from agentloop.providers.openai.chat_answer import GrowingCompletion
+from agentloop.providers.openai.chat import GrowingCompletion
 from agentloop.providers.openai.sse import streamed
 from tests.strict_process import provider_process
 

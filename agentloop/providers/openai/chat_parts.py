@@ -28,7 +28,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, TypeVar
 
-from agentloop._plumbing.strict_json import Nesting, cleaned, mapping_or_empty, without_half
+from agentloop._plumbing.strict_json import Nesting, json_at, mapping_or_empty
 from agentloop.bounds import MOST_CALLS
 from agentloop.errors import BadAnswerError
 from agentloop.messages import Json
@@ -38,8 +38,7 @@ from agentloop.providers.openai.fields import SEALED_PARTS, SEALS, TOLD_PARTS
 
 C = TypeVar("C")
 
-_JSON = json.JSONDecoder(strict=False)
-_BLANKS = re.compile(r"\s*")
+_SAID = re.compile(r"\S")
 
 
 def dedupe_arguments(arguments: str) -> str:
@@ -53,15 +52,17 @@ def dedupe_arguments(arguments: str) -> str:
     text = arguments.strip()
     if text == "null":
         return "{}"
-    try:
-        values = list(_values(text))
-    except (ValueError, RecursionError):
+    values: list[tuple[Any, str]] = []
+    end = 0
+    while begins := _SAID.search(text, end):
+        if (found := json_at(text, begins.start())) is None:
+            return arguments
+        value, end = found
+        values.append((value, text[begins.start() : end]))
+    said = [each for each in values[:-1] if each[0] != {}] + values[-1:]
+    if len(values) < 2 or not isinstance(said[0][0], dict) or any(value != said[0][0] for value, _ in said):
         return arguments
-    said = [value for value in values[:-1] if value[0] != {}] + values[-1:]
-    first = said[0][0] if said else None
-    if len(values) < 2 or not isinstance(first, dict) or any(value != first for value, _, _ in said):
-        return arguments
-    return text[said[0][1] : said[0][2]]
+    return said[0][1]
 
 
 def dedupe_calls(calls: Sequence[C], told: Callable[[C], tuple[Hashable, Hashable]]) -> list[C]:
@@ -88,25 +89,6 @@ def dedupe_calls(calls: Sequence[C], told: Callable[[C], tuple[Hashable, Hashabl
     return kept
 
 
-def _values(text: str) -> Iterator[tuple[object, int, int]]:
-    """The JSON values that follow one another, and where each begins and ends.
-
-    Raises:
-        ValueError: the text holds something else too.
-        RecursionError: it is nested too deep.
-    """
-    end = 0
-    while end < len(text):
-        start = _past_blanks(text, end)
-        value, end = _JSON.raw_decode(text, start)
-        yield value, start, end
-
-
-def _past_blanks(text: str, at: int) -> int:
-    found = _BLANKS.match(text, at)
-    return found.end() if found else at
-
-
 _SAID_ONCE = frozenset({"id", "type", "role", "name", "format", "index", "status", "channel"})
 _SIGNATURES = SEALS | {"encrypted_content"}
 _GROWING = TOLD_PARTS - {"reasoning"}
@@ -131,7 +113,6 @@ class GrowingFields:
         return value != ""
 
     def joined(self) -> dict[str, Any]:
-        """Every field with what its fragments say together."""
         return {key: _joined(key, values) for key, values in self._values.items()}
 
 
@@ -196,14 +177,12 @@ class GrowingItem:
         return isinstance(kind, str) and kind in self._growing and is_open
 
     def add(self, item: Any) -> None:
-        """Take one fragment in."""
         self._fragments.append(item)
         self._has_text = self._has_text or _says_text(item)
         if isinstance(item, Mapping):
             self._said.update({key: item[key] for key in ("type", "id", "signature") if item.get(key)})
 
     def joined(self) -> Any:
-        """What the fragments say together."""
         return _joined("", self._fragments)
 
 
@@ -246,40 +225,30 @@ class GrowingCalls:
         self._calls: list[_GrowingCall] = []
         self._at: dict[object, _GrowingCall] = {}
         self._named: dict[str, _GrowingCall] = {}
-        self._given: list[OutputPart] = []
+        self.given: list[OutputPart] = []
         self._places_recur = False
         """Whether a place was named again, or several calls came at once: places do not count fragments."""
         self._places_mislead = False
         """Whether a fragment began a call at no place, or at one that another had."""
 
     def add_deltas(self, fragments: object) -> None:
-        """Take the fragments of one delta in."""
         touched: set[_GrowingCall] = set()
         for at, fragment in enumerate(_objects(fragments)):
             call = self._call_of(fragment, touched)
             call.add(fragment)
             touched.add(call)
             if call.name.startswith(FINAL_ANSWER):
-                self._given += _piece_in(call.name, fragment)
+                self.given += _piece_in(call.name, fragment)
             self._places_recur = self._places_recur or at > 0
             if its_id := _id(fragment):
                 self._named[its_id] = call
 
-    def given(self) -> Sequence[OutputPart]:
-        """The pieces of answers of a type that came since they were last asked for."""
-        if not self._given:
-            return ()
-        given, self._given = self._given, []
-        return given
-
     def add_whole(self, calls: object) -> None:
-        """Take in calls each of which comes in one piece."""
         self._places_recur = True
         for call in _objects(calls):
             self._begun(None).add(call)
 
     def are_whole(self) -> bool:
-        """Whether the arguments of every call decode to a JSON object."""
         return all(call.is_whole() for call in self._calls)
 
     def are_whole_or_bare(self) -> bool:
@@ -287,7 +256,6 @@ class GrowingCalls:
         return all(call.is_whole() or not call.is_begun() for call in self._calls)
 
     def are_begun(self) -> bool:
-        """Whether something came of the arguments of every call."""
         return all(call.is_begun() for call in self._calls)
 
     def to_openai(self) -> list[dict[str, Any]]:
@@ -302,7 +270,6 @@ class GrowingCalls:
         return not all(call.says_nothing() for call in self._calls)
 
     def _call_of(self, fragment: Json, touched: "set[_GrowingCall]") -> "_GrowingCall":
-        """The call that a fragment goes on with, or a new one."""
         index, its_id, name = fragment.get("index"), _id(fragment), _name(fragment)
         index = index if isinstance(index, int | str) else None
         call = self._meant(index, fragment)
@@ -387,7 +354,6 @@ class _GrowingCall:
         return name == self.name and (not its_id or its_id == self.id)
 
     def add(self, fragment: Json) -> None:
-        """Take one fragment in."""
         for key, value in fragment.items():
             if key == "id":
                 self.id = self.id or _id(fragment)
@@ -402,7 +368,6 @@ class _GrowingCall:
                 self._function_fields.add(key, value)
 
     def is_begun(self) -> bool:
-        """Whether something came of the arguments."""
         return bool(self._arguments)
 
     def is_bare(self) -> bool:
@@ -414,7 +379,6 @@ class _GrowingCall:
         return not self.name or not (self.is_bare() or self.is_whole())
 
     def is_whole(self) -> bool:
-        """Whether the arguments decode to a JSON object."""
         return _is_object(self._text())
 
     def says_nothing(self) -> bool:
@@ -422,7 +386,6 @@ class _GrowingCall:
         return not (self._arguments or (self.name and not self._in_doubt))
 
     def to_openai(self) -> dict[str, Any]:
-        """The call in wire form."""
         function = {"name": self.name, "arguments": self._text()}
         function |= self._function_fields.joined()
         return {"id": self.id, "type": "function", "function": function} | self._fields.joined()
@@ -463,13 +426,11 @@ def _piece_in(name: str, fragment: Json) -> Iterator[OutputPart]:
 
 
 def _told(call: Json) -> tuple[str, tuple[str, str]]:
-    """The id of a call, and what the call says."""
     function = call["function"]
     return call["id"], (function["name"], function["arguments"].strip())
 
 
 def _is_object(arguments: str) -> bool:
-    """Whether they decode to a JSON object."""
     try:
         return isinstance(json.loads(arguments, strict=False), dict)
     except (ValueError, RecursionError):
@@ -500,8 +461,7 @@ _BETWEEN = "\n"
 class GrowingContent:
     """What a message says, as far as it has come.
 
-    Text is whole at every point: half of a surrogate pair waits for the other half. A refusal is text like
-    any other. A thought in pieces is one part, as it is where it comes whole.
+    A refusal is text like any other. A thought in pieces is one part, as it is where it comes whole.
 
     A thought in tags that begins the text, as servers without a parser for it send, is none of it; one
     without its end is.
@@ -517,7 +477,6 @@ class GrowingContent:
         self._is_behind_thought = False
         self._parts: list[Json | GrowingItem] = []
         self._text: list[str] = []
-        self._half = ""
         self._has_text_before = False
         self._refuses = False
         self._says = False
@@ -535,17 +494,16 @@ class GrowingContent:
             return ""
         between = _BETWEEN if self._text and self._says and not self._refuses else ""
         self._refuses = True
-        return self._grown(between + refusal)
+        return self._added(between + refusal)
 
     def rest(self) -> str:
-        """The text that still waits for its other half, once no more can come before it."""
+        """The text that might have been a thought, once no more of it can come."""
         lead, self._lead = "".join(self._lead or ()), None
-        text, self._half = str(cleaned(self._half + lead)), ""
-        return self._added(text)
+        return self._added(lead)
 
     def said(self, *, has_calls: bool) -> dict[str, Any]:
         """What stands for content: nothing but a refusal stands where servers put it."""
-        text = "".join((*self._text, self._half, *(self._lead or ())))
+        text = "".join((*self._text, *(self._lead or ())))
         if self._parts:
             parts = [part.joined() if isinstance(part, GrowingItem) else part for part in self._parts]
             return {"content": [*parts, _text_part(text)] if text else parts}
@@ -554,7 +512,7 @@ class GrowingContent:
         return {"content": text if text or not has_calls else None}
 
     def __bool__(self) -> bool:
-        return bool(self._text or self._half or self._lead or self._parts)
+        return bool(self._text or self._lead or self._parts)
 
     def _add_part(self, part: object, *, goes_on: bool) -> str:
         """Take in a part, which may go on with the one before where it begins a chunk."""
@@ -584,7 +542,7 @@ class GrowingContent:
         if not text:
             return ""
         self._says = True
-        return self._grown(self._past_thought(text))
+        return self._added(self._past_thought(text))
 
     def _past_thought(self, text: str) -> str:
         """What of the text stands behind a thought that begins all of it; nothing while that goes on."""
@@ -606,10 +564,6 @@ class GrowingContent:
         thought, _, text = "".join(self._lead).partition(_THOUGHT)[2].partition(_THOUGHT_ENDS)
         self.thought, self._lead, self._is_behind_thought = thought.strip(), None, True
         return self._past_thought(text)
-
-    def _grown(self, text: str) -> str:
-        text, self._half = without_half(self._half + text)
-        return self._added(text)
 
     def _added(self, text: str) -> str:
         """Put this behind what was said; what is shown of it stands apart from a text before it."""

@@ -1,14 +1,12 @@
 """The connections to a server: one client for each event loop; the door to openai.
 
-Bodies of responses that nobody streams are read as far as is believed, of any length, in any coding: an error
-keeps its status whatever its body, one that is broken off, packed wrongly, or said to be in a charset that is
-none.
+Bodies of responses that nobody streams are read as far as is believed, of any length: an error keeps its
+status whatever its body, one that is broken off, packed, or said to be in a charset that is none.
 """
 
 import asyncio
 import weakref
-import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
@@ -17,15 +15,11 @@ import httpx2
 import openai
 
 from agentloop._plumbing.aio import to_its_end
-from agentloop.bounds import MOST_ERROR_BYTES, MOST_MODELS_BYTES, MOST_REDIRECTS, PIECE_BYTES
+from agentloop.bounds import MOST_ERROR_BYTES, MOST_MODELS_BYTES, MOST_REDIRECTS
 from agentloop.errors import UsageError
 from agentloop.providers.openai.server import Server, is_loopback
 
-CODINGS = "gzip, deflate"
-"""The codings that are asked for: those that can be undone bit by bit, up to a bound."""
-
 _MOST_SECONDS = 10.0
-_PACKED = frozenset({"gzip", "x-gzip", "deflate"})
 _SEE_OTHER = 303
 _FOLLOWED = frozenset({301, 302, _SEE_OTHER, 307, 308})
 _KEPT = frozenset({b"retry-after", b"retry-after-ms", b"location", b"x-request-id"})
@@ -39,62 +33,16 @@ _NO_KEY = "sent by ServerClient"
 class RedirectError(httpx2.RequestError):
     """A server sends a request on to where it is not to go."""
 
-    def __init__(self, message: str, *, request: httpx2.Request | None = None) -> None:
-        super().__init__(message, request=request)
 
-
-async def bounded_body(response: httpx2.Response, most: int) -> bytes:
-    """The first `most` bytes of the body, unpacked; what came before it broke off, and b"" if it is none."""
-    body = bytearray()
-    with suppress(TimeoutError, httpx2.HTTPError, httpx2.StreamError):
-        async with asyncio.timeout(_MOST_SECONDS), aclosing(response.aiter_raw()) as received:
-            async for piece in unpacked(received, response.headers):
-                body += piece
-                if len(body) >= most:
-                    break
-    return bytes(body[:most])
-
-
-async def unpacked(received: AsyncIterator[bytes], headers: Mapping[str, str]) -> AsyncGenerator[bytes, None]:
-    """The bytes of a body as they come, unpacked, `PIECE_BYTES` at most at once.
-
-    Between two pieces everything else on the event loop has its turn. What stands behind the end of what was
-    packed is passed over.
+def check_coding(headers: Mapping[str, str]) -> None:
+    """Refuse a body that is packed: none was asked for, and some are a thousand times longer unpacked.
 
     Raises:
-        httpx2.DecodingError: it is packed in a way that was not asked for, or is not what it is said to be.
+        httpx2.DecodingError: it is packed.
     """
     coding = headers.get("content-encoding", "").strip().lower()
-    if coding not in ("", "identity", *_PACKED):
-        raise httpx2.DecodingError(f"it is packed as {coding[:20]!r}, and {CODINGS} are asked for")
-    unpacker = None
-    async for data in received:
-        if unpacker is None and coding in _PACKED:
-            unpacker = zlib.decompressobj(_window_bits(data))
-        elif unpacker is not None and unpacker.eof:
-            return
-        for piece in _sliced(data) if unpacker is None else _unpacked(data, unpacker):
-            yield piece
-            await asyncio.sleep(0)
-
-
-def _window_bits(begun: bytes) -> int:
-    """How a packed body is read that begins so: some servers send what they call deflate without its head."""
-    has_head = begun.startswith(b"\x1f") or (begun[:1] and begun[0] % 16 == zlib.DEFLATED)
-    return zlib.MAX_WBITS | 32 if has_head else -zlib.MAX_WBITS
-
-
-def _unpacked(data: bytes, unpacker: "zlib._Decompress") -> Iterator[bytes]:
-    while data and not unpacker.eof:
-        try:
-            yield unpacker.decompress(data, PIECE_BYTES)
-        except zlib.error as error:
-            raise httpx2.DecodingError(str(error)) from error
-        data = unpacker.unconsumed_tail
-
-
-def _sliced(data: bytes) -> Iterator[bytes]:
-    return (data[at : at + PIECE_BYTES] for at in range(0, len(data), PIECE_BYTES))
+    if coding not in ("", "identity"):
+        raise httpx2.DecodingError(f"it is packed as {coding[:20]!r}, which nobody asked for")
 
 
 class ServerClient(httpx2.AsyncClient):
@@ -120,20 +68,14 @@ class ServerClient(httpx2.AsyncClient):
         streams = options.get("stream", False)
         options |= {"stream": True, "follow_redirects": False}
         for _ in range(MOST_REDIRECTS + 1):
-            self._put_headers(request)
+            request.headers.pop("authorization", None)
+            request.headers.update(self._own_headers)
             response = await super().send(request, **options)
             if not (follows and response.status_code in _FOLLOWED and response.has_redirect_location):
                 return response if response.is_success and streams else await _with_short_body(response)
             await response.aclose()
             request = self._led(request, response)
         raise RedirectError("in circles", request=request)
-
-    def _put_headers(self, request: httpx2.Request) -> None:
-        """Put the server's headers in place of what the client says of them."""
-        request.headers.pop("authorization", None)
-        for name, value in self._own_headers.items():
-            request.headers.pop(name, None)
-            request.headers[name] = value
 
     def _led(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Request:
         """The request to where it is led; but for `See Other` it stays the POST that it was."""
@@ -158,16 +100,28 @@ class ServerClient(httpx2.AsyncClient):
 
 
 async def _with_short_body(response: httpx2.Response) -> httpx2.Response:
-    """The response with what is short of its body, as UTF-8, whatever it is said to be."""
+    """The response with the beginning of its body, as UTF-8, whatever it is said to be.
+
+    That is what came before it broke off, and nothing of one that is packed.
+    """
     most = MOST_MODELS_BYTES if response.is_success else MOST_ERROR_BYTES
+    body = bytearray()
     try:
-        body = await bounded_body(response, most)
+        with suppress(TimeoutError, httpx2.HTTPError, httpx2.StreamError):
+            check_coding(response.headers)
+            async with asyncio.timeout(_MOST_SECONDS), aclosing(response.aiter_raw()) as received:
+                async for piece in received:
+                    body += piece
+                    if len(body) >= most:
+                        break
     finally:
         await response.aclose()
     headers = [(name, value) for name, value in response.headers.raw if name.lower() in _KEPT]
     if response.is_success:
         headers.append((b"content-type", b"application/json"))
-    return httpx2.Response(response.status_code, headers=headers, content=body, request=response.request)
+    return httpx2.Response(
+        response.status_code, headers=headers, content=bytes(body[:most]), request=response.request
+    )
 
 
 class Connection(NamedTuple):
@@ -193,7 +147,6 @@ class LoopClients:
         weakref.finalize(self, _end_all, self._leases).atexit = False
 
     async def client(self, server: Server) -> openai.AsyncOpenAI:
-        """The running loop's client."""
         return (await self.connection(server)).client
 
     async def connection(self, server: Server) -> Connection:
@@ -209,7 +162,6 @@ class LoopClients:
         return connection
 
     async def close(self) -> None:
-        """Close the running loop's connections."""
         _, lease = self._leases.pop(asyncio.get_running_loop(), (None, None))
         if lease is not None:
             await lease.aclose()
@@ -237,7 +189,7 @@ def _connection(server: Server, timeout: openai.Timeout) -> Connection:
             server,
             timeout=timeout,
             limits=openai.DEFAULT_CONNECTION_LIMITS,
-            headers={"accept-encoding": CODINGS},
+            headers={"accept-encoding": "identity"},
             mounts=_past_proxies(address),
         )
         client = openai.AsyncOpenAI(
@@ -269,9 +221,5 @@ def _end_all(leases: _Leases) -> None:
 
 
 def _end(loop: asyncio.AbstractEventLoop, lease: _Lease) -> None:
-    loop.create_task(_ended(lease))
-
-
-async def _ended(lease: _Lease) -> None:
     """Close all of its connections, also where the loop ends meanwhile and cancels its tasks."""
-    await to_its_end(lease.aclose())
+    loop.create_task(to_its_end(lease.aclose()))

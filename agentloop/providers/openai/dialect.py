@@ -19,9 +19,14 @@ from typing import Any, Literal, TypeAlias
 from agentloop.context import SYSTEM_ROLES
 from agentloop.messages import Json, labelled_part, text_of
 from agentloop.models import ModelRequest
-from agentloop.prompts import INSTRUCTIONS_IN_FRONT, MEDIA_NOT_TAKEN
+from agentloop.prompts import (
+    CALLED_IN_TEXT,
+    FINAL_ANSWER,
+    INSTRUCTIONS_IN_FRONT,
+    MEDIA_NOT_TAKEN,
+    RESULT_IN_TEXT,
+)
 from agentloop.providers.openai.fields import OWN_FIELDS, FieldPath
-from agentloop.providers.openai.plain_requests import with_answer_words, without_calls
 from agentloop.providers.openai.reasoning import (
     AMOUNTS,
     Returned,
@@ -126,12 +131,6 @@ def without(value: Any, path: FieldPath) -> Any:
     return {**value, path[0]: without(value[path[0]], path[1:])}
 
 
-def at_most(body: dict[str, Any], names: Sequence[str], most: int) -> dict[str, Any]:
-    """The body with no field of these names above that number."""
-    high = {name: most for name in names if isinstance(body.get(name), int) and body[name] > most}
-    return {**body, **high}
-
-
 def with_instructions(messages: Sequence[Json], way: Instructions) -> Sequence[Json]:
     """The messages with the instructions that begin them said in that way."""
     if way == "as they come" or not messages or messages[0].get("role") not in SYSTEM_ROLES:
@@ -172,19 +171,16 @@ _LIMITS = (*LIMIT_FIELDS, "max_output_tokens")
 class Dialect:
     """What differs between servers, learnt from a refusal and kept.
 
-    `without` are fields of a request that the server does not know, `without_inside` those inside of messages
-    and other fields, by their paths, and `without_in_tools` the keys of tools and schemas. What `other_words`
-    say in schemas is said without them. `most_output` is the longest answer in tokens that may be asked for.
-    `streams` says whether it must (True) or cannot (False) stream, `instructions` who says them, `reasoning`
-    how it goes back. `wants_reasoning` says that no message with calls may lack it, `call_ids` what form the
-    ids of calls must have, `without_media` that images and files are named in their place. `without_tools`
-    says that requests which can do without tools have none, `without_format` that answers are asked for in
-    words.
+    `without` are fields that the server does not know, by their paths; one of tools is `("tools", name)`, a
+    key of theirs or of their schemas. What `other_words` say in schemas is said without them. `most_output`
+    is the longest answer in tokens that may be asked for. `streams` says whether it must (True) or cannot
+    (False) stream, `instructions` who says them, `reasoning` how it goes back. `wants_reasoning` says that
+    no message with calls may lack it, `call_ids` what form the ids of calls must have, `without_media` that
+    images and files are named in their place. `without_tools` says that requests which can do without tools
+    have none, `without_format` that answers are asked for in words.
     """
 
-    without: frozenset[str] = frozenset()
-    without_inside: frozenset[FieldPath] = frozenset()
-    without_in_tools: frozenset[str] = frozenset()
+    without: frozenset[FieldPath] = frozenset()
     other_words: frozenset[str] = frozenset()
     most_output: int | None = None
     streams: bool | None = None
@@ -199,11 +195,7 @@ class Dialect:
     @property
     def limit_field(self) -> str:
         """The name of an answer's limit in chat completions."""
-        return next((name for name in LIMIT_FIELDS if name not in self.without), LIMIT_FIELDS[0])
-
-    def streams_where(self, wished: bool) -> bool:
-        """Whether requests stream where that is `wished`, or is not: as the server must or can have it."""
-        return wished if self.streams is None else self.streams
+        return next((name for name in LIMIT_FIELDS if (name,) not in self.without), LIMIT_FIELDS[0])
 
     def after(self, refusal: Refusal, sent: Json, *, needs_tools: bool = True) -> "Dialect":
         """The dialect to speak after this refusal of `sent`; the same where it is about something else.
@@ -213,13 +205,13 @@ class Dialect:
         that found this one: what was found out is never given up again. Tools that are not needed are left
         out too where the refusal speaks of them in words that nobody here knows.
         """
-        lessons = _LESSONS if needs_tools else (*_LESSONS, _perhaps_without_tools)
+        lessons = _LESSONS if needs_tools else (*_LESSONS, _once("without_tools", may_refuse_tools))
         learnt = (lesson(self, refusal, sent) for lesson in lessons)
         return next((dialect for dialect in learnt if dialect is not None), self)
 
     def taken_back(self, before: "Dialect", after: "Dialect") -> "Dialect":
         """The dialect without a change that did not help, as far as nobody had asked for what it left out."""
-        own = (after.without - before.without) & OWN_FIELDS.keys()
+        own = (after.without - before.without) & {(name,) for name in OWN_FIELDS}
         reasoning = before.reasoning if self.reasoning == after.reasoning else self.reasoning
         return replace(
             self,
@@ -244,17 +236,19 @@ class Dialect:
 
     def adapt_body(self, body: dict[str, Any]) -> dict[str, Any]:
         """The body in this dialect."""
-        body = {name: value for name, value in body.items() if name not in self.without}
+        body = dict(body)
+        of_tools = {path for path in self.without if path[0] == "tools"}
+        for path in sorted(self.without - of_tools):
+            body = without(body, path)
         if self.streams is False:
             body.pop("stream_options", None)
-        for path in sorted(self.without_inside):
-            body = without(body, path)
         if self.other_words and "tools" in body:
             body["tools"] = without_words(body["tools"], self.other_words)
-        if self.without_in_tools and "tools" in body:
-            body["tools"] = without_keys(body["tools"], self.without_in_tools)
-        if self.most_output is not None:
-            body = at_most(body, _LIMITS, self.most_output)
+        if of_tools and "tools" in body:
+            body["tools"] = without_keys(body["tools"], {path[1] for path in of_tools})
+        for name in _LIMITS:
+            if self.most_output is not None and isinstance(body.get(name), int):
+                body[name] = min(body[name], self.most_output)
         if self.without_media:
             body |= {name: named_media(body[name]) for name in _SAID if name in body}
         if isinstance(body.get("messages"), Sequence):
@@ -273,6 +267,74 @@ class Dialect:
         messages = with_less_reasoning(with_instructions(messages, self.instructions), self.reasoning)
         messages = with_ids(messages, self.call_ids)
         return with_reasoning(messages) if self.wants_reasoning else messages
+
+
+def with_answer_words(messages: Sequence[Json], words: str) -> tuple[Json, ...]:
+    """The messages with these words behind the instructions.
+
+    Example:
+        >>> with_answer_words([{"role": "system", "content": "Be brief."}], "Give JSON.")[0]["content"]
+        'Be brief.\\n\\nGive JSON.'
+    """
+    if not messages or messages[0].get("role") not in SYSTEM_ROLES:
+        return {"role": "system", "content": words}, *messages
+    first, *rest = messages
+    return {**first, "content": f"{text_of(first.get('content'))}\n\n{words}"}, *rest
+
+
+def without_calls(messages: Sequence[Json]) -> tuple[Json, ...]:
+    """The messages with calls and their results in words, the results of one message in one of a user.
+
+    Example:
+        >>> call = {"id": "a", "function": {"name": "look", "arguments": "{}"}}
+        >>> said = [{"role": "assistant", "content": "", "tool_calls": [call]}]
+        >>> without_calls([*said, {"role": "tool", "tool_call_id": "a", "content": "A door."}])[1]
+        {'role': 'user', 'content': '[result of a call]\\nA door.'}
+    """
+    said: list[Json] = []
+    answers: set[str] = set()
+    results: list[Json] = []
+    for message in messages:
+        if message.get("role") == "tool":
+            results += _parts_of(message, label=message["tool_call_id"] not in answers)
+            continue
+        said += _as_user_message(results)
+        results = []
+        if calls := message.get("tool_calls"):
+            answers = {call["id"] for call in calls if _gives_answer(call)}
+            message = {"role": "assistant", "content": _with_calls(text_of(message.get("content")), calls)}
+        said.append(message)
+    return *said, *_as_user_message(results)
+
+
+def _gives_answer(call: Json) -> bool:
+    return bool(call["function"]["name"].startswith(FINAL_ANSWER))
+
+
+def _with_calls(text: str, calls: Sequence[Json]) -> str:
+    """The text and the calls behind it; one that gives an answer is that answer, unless it was in vain."""
+    lines = [text]
+    for call in calls:
+        name, arguments = call["function"]["name"], call["function"]["arguments"]
+        if not _gives_answer(call):
+            lines.append(CALLED_IN_TEXT.format(name=name, arguments=arguments))
+        elif arguments != "{}" or not text:
+            lines.append(arguments)
+    return "\n".join(filter(None, lines))
+
+
+def _parts_of(result: Json, *, label: bool) -> list[Json]:
+    content = result["content"]
+    if isinstance(content, str):
+        return [{"type": "text", "text": RESULT_IN_TEXT.format(result=content) if label else content}]
+    return [{"type": "text", "text": RESULT_IN_TEXT.format(result="").strip()}, *content]
+
+
+def _as_user_message(parts: Sequence[Json]) -> list[Json]:
+    """The results as one message of a user, as text where they are text alone."""
+    texts = [part["text"] for part in parts if part.get("type") == "text"]
+    content = "\n".join(texts) if len(texts) == len(parts) else [*parts]
+    return [{"role": "user", "content": content}] if parts else []
 
 
 _SAID = ("messages", "input")
@@ -320,18 +382,35 @@ Lesson: TypeAlias = Callable[[Dialect, Refusal, Json], Dialect | None]
 """Gives the dialect after a refusal of what was sent, None where the refusal is of something else."""
 
 
-def _less_reasoning(dialect: Dialect, refusal: Refusal, sent: Json) -> Dialect | None:
-    return _returning(dialect, less_for(refusal, sent))
+def _once(change: str, is_refused: Callable[[Refusal, Json], bool]) -> Lesson:
+    """Turns this on, unless that is so already."""
+    on: dict[str, Any] = {change: True}
+
+    def lesson(dialect: Dialect, refusal: Refusal, sent: Json) -> Dialect | None:
+        is_new = not getattr(dialect, change) and is_refused(refusal, sent)
+        return replace(dialect, **on) if is_new else None
+
+    return lesson
 
 
-def _less_where_it_points(dialect: Dialect, refusal: Refusal, sent: Json) -> Dialect | None:
-    return _returning(dialect, less_where_it_points(refusal, sent))
+def _returning(less_by: Callable[[Refusal, Json], Returned | None]) -> Lesson:
+    """Sends less reasoning back than was refused."""
+
+    def lesson(dialect: Dialect, refusal: Refusal, sent: Json) -> Dialect | None:
+        if (less := less_by(refusal, sent)) is None:
+            return None
+        return replace(dialect, reasoning=max(dialect.reasoning, less, key=AMOUNTS.index))
+
+    return lesson
 
 
-def _returning(dialect: Dialect, less: Returned | None) -> Dialect | None:
-    if less is None:
-        return None
-    return replace(dialect, reasoning=max(dialect.reasoning, less, key=AMOUNTS.index))
+def _misses_reasoning(refusal: Refusal, _: Json) -> bool:
+    return refusal.is_of(REASONING_MISSED)
+
+
+def _refuses_media(refusal: Refusal, sent: Json) -> bool:
+    holds = any(named_media(sent[name]) != list(sent[name]) for name in _SAID if name in sent)
+    return holds and (refusal.is_of(MEDIA) or refusal.is_of(CONTENT_PART))
 
 
 def _other_instructions(dialect: Dialect, refusal: Refusal, sent: Json) -> Dialect | None:
@@ -345,17 +424,6 @@ def _other_instructions(dialect: Dialect, refusal: Refusal, sent: Json) -> Diale
     return replace(dialect, instructions=max(dialect.instructions, way, key=WAYS.index))
 
 
-def _empty_reasoning(dialect: Dialect, refusal: Refusal, _: Json) -> Dialect | None:
-    is_new = refusal.is_of(REASONING_MISSED) and not dialect.wants_reasoning
-    return replace(dialect, wants_reasoning=True) if is_new else None
-
-
-def _without_media(dialect: Dialect, refusal: Refusal, sent: Json) -> Dialect | None:
-    holds = any(named_media(sent[name]) != list(sent[name]) for name in _SAID if name in sent)
-    is_new = not dialect.without_media and holds and (refusal.is_of(MEDIA) or refusal.is_of(CONTENT_PART))
-    return replace(dialect, without_media=True) if is_new else None
-
-
 def _other_call_ids(dialect: Dialect, refusal: Refusal, sent: Json) -> Dialect | None:
     """The first form that the ids in `sent` do not all have."""
     if not refusal.is_of(CALL_IDS):
@@ -366,26 +434,6 @@ def _other_call_ids(dialect: Dialect, refusal: Refusal, sent: Json) -> Dialect |
     if form is None:
         return None
     return replace(dialect, call_ids=max(dialect.call_ids, form, key=ID_FORMS.index))
-
-
-def _without_tools(dialect: Dialect, refusal: Refusal, sent: Json) -> Dialect | None:
-    is_new = not dialect.without_tools and refuses_tools(refusal, sent)
-    return replace(dialect, without_tools=True) if is_new else None
-
-
-def _without_format(dialect: Dialect, refusal: Refusal, sent: Json) -> Dialect | None:
-    is_new = not dialect.without_format and refuses_format(refusal, sent)
-    return replace(dialect, without_format=True) if is_new else None
-
-
-def _perhaps_without_tools(dialect: Dialect, refusal: Refusal, sent: Json) -> Dialect | None:
-    is_new = not dialect.without_tools and may_refuse_tools(refusal, sent)
-    return replace(dialect, without_tools=True) if is_new else None
-
-
-def _perhaps_without_format(dialect: Dialect, refusal: Refusal, sent: Json) -> Dialect | None:
-    is_new = not dialect.without_format and may_refuse_format(refusal, sent)
-    return replace(dialect, without_format=True) if is_new else None
 
 
 def _shorter_answer(dialect: Dialect, refusal: Refusal, sent: Json) -> Dialect | None:
@@ -410,10 +458,7 @@ def _left_out(dialect: Dialect, refusal: Refusal, sent: Json) -> Dialect | None:
         streams = True
     learnt = replace(
         dialect,
-        without=dialect.without | {path[0] for path in paths if len(path) == 1} - {"stream"},
-        without_in_tools=dialect.without_in_tools | {path[1] for path in paths if path[0] == "tools"},
-        without_inside=dialect.without_inside
-        | {path for path in paths if len(path) > 1 and path[0] != "tools"},
+        without=dialect.without | paths - {("stream",)},
         streams=streams,
     )
     return learnt if learnt != dialect else None
@@ -421,24 +466,24 @@ def _left_out(dialect: Dialect, refusal: Refusal, sent: Json) -> Dialect | None:
 
 _LESSONS: tuple[Lesson, ...] = (
     # What names reasoning names its role, its part or its field too, and often calls that unknown.
-    _less_reasoning,
-    _without_media,
+    _returning(less_for),
+    _once("without_media", _refuses_media),
     # The next three need another value, though they name a field as if it had to go.
     _other_instructions,
-    _empty_reasoning,
+    _once("wants_reasoning", _misses_reasoning),
     _other_call_ids,
     # A limit that is too high is named as a field that is unknown is, and has to stay.
     _shorter_answer,
     # A schema that is refused in the format is no tool's.
-    _without_format,
+    _once("without_format", refuses_format),
     # References and choices in schemas are said otherwise: without them a tool would take anything.
     _plainer_schemas,
     _left_out,
     # What is wrong with one tool, or one field beside them, is said of tools too.
-    _without_tools,
+    _once("without_tools", refuses_tools),
     # A place tells less than a name: all that is wrong with a message is said of its place.
-    _less_where_it_points,
+    _returning(less_where_it_points),
     # What it says of the format is not known: to go on without may help, and is given up where it does not.
-    _perhaps_without_format,
+    _once("without_format", may_refuse_format),
 )
 """In this order: the first that a refusal is of is learnt."""

@@ -8,7 +8,7 @@ The prepared body goes in by `extra_body` and the raw response is read here, sin
 walks every message against its type hints on every call and builds a model object for every chunk.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, TypeAlias
@@ -32,9 +32,9 @@ from agentloop.errors import (
 )
 from agentloop.events import RunSetup
 from agentloop.messages import Usage
-from agentloop.models import Answer, ModelPart, ModelRequest, Price, RetryPolicy, TextPart
+from agentloop.models import Answer, ModelPart, ModelRequest, Price, RetryPolicy
 from agentloop.models import price as published_price
-from agentloop.providers.openai.connections import LoopClients, unpacked
+from agentloop.providers.openai.connections import LoopClients, check_coding
 from agentloop.providers.openai.dialect import BodyChange, Dialect
 from agentloop.providers.openai.errors import (
     BORDER_ERRORS,
@@ -47,7 +47,7 @@ from agentloop.providers.openai.errors import (
 from agentloop.providers.openai.fields import common_fields
 from agentloop.providers.openai.refusals import Refusal, refuses_tools
 from agentloop.providers.openai.server import Server, ServerChoice, is_loopback, place_of
-from agentloop.providers.openai.sse import GrowingAnswer, begins_events, opening, streamed
+from agentloop.providers.openai.sse import GrowingAnswer, streamed
 from agentloop.providers.openai.window import ModelWindow
 
 Body: TypeAlias = Mapping[str, Any]
@@ -78,13 +78,14 @@ _LEARN_FROM: Mapping[_Asker, tuple[_Asker, ...]] = {"agent": ("agent", "side"), 
 class ServedModel:
     """A model behind one path of a server's API; what differs between the paths, a subclass says.
 
-    That is how a request becomes a body and is sent, and what comes back an answer: `_growing` begins one
-    that comes as events, `_whole` reads one in one piece. Both raise `BadAnswerError`, `ServerSaidError`, and
-    `ModelUnavailableError` where the answer broke off. `OpenAIChat` says what the arguments are.
+    That is how a request becomes a body and is sent, and what comes back an answer. The arguments are those
+    of `OpenAIChat`.
     """
 
     api: ClassVar[str]
     """The path, in the word of `RunSetup`."""
+    _growing: ClassVar[type[GrowingAnswer]]
+    """Reads an answer, as events or in one piece."""
     _missing: ClassVar[str] = ""
     """What helps where the server has no such path."""
     _kept: ClassVar[frozenset[str]] = frozenset()
@@ -130,24 +131,13 @@ class ServedModel:
         self._longest_answered_bytes = _SURELY_SHORT_BYTES
 
     def _check_fields(self, fields: Body) -> None:
-        """Refuse further fields that this path cannot take.
-
-        Raises:
-            UsageError: there are some.
-        """
+        """Refuse further fields that this path cannot take, by a `UsageError`."""
 
     def _body(self, request: ModelRequest, dialect: Dialect, streams: bool) -> dict[str, Any]:
-        """The body of this request, streamed or not, without the model's name."""
         raise NotImplementedError
 
     def _post(self, client: openai.AsyncOpenAI, streams: bool, body: Body) -> Posted:
         """Send a body; it goes in as it is, since the client would walk every message."""
-        raise NotImplementedError
-
-    def _growing(self) -> GrowingAnswer:
-        raise NotImplementedError
-
-    def _whole(self, body: bytes) -> Answer:
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -233,14 +223,14 @@ class ServedModel:
         for changes_left in range(MOST_CHANGES, -1, -1):
             dialect, told = self._dialects[asker], False
             streams, body = self._adapted(request, dialect)
-            room = _AnswerRoom(request.max_output_tokens or self._max_output_tokens)
+            most_bytes = _most_bytes(request.max_output_tokens or self._max_output_tokens)
             try:
                 client = await self._clients.client(server)
                 posted = self._post(client, streams, body)
                 async with (
                     posted as response,
-                    aclosing(_received(response, server, room)) as data,
-                    aclosing(await self._parts(response, data, streams)) as parts,
+                    aclosing(_received(response, server, most_bytes)) as data,
+                    aclosing(streamed(self._growing(), data, self._silence_seconds)) as parts,
                 ):
                     async for part in parts:
                         told = True
@@ -261,18 +251,8 @@ class ServedModel:
             raise self._with_what_helps(failure, body)
 
     def _adapted(self, request: ModelRequest, dialect: Dialect) -> tuple[bool, dict[str, Any]]:
-        """Whether the request streams in this dialect, and its body."""
-        streams = dialect.streams_where(self._asks_for_streams)
+        streams = self._asks_for_streams if dialect.streams is None else dialect.streams
         return streams, dialect.adapt_body(self._body(dialect.adapt_request(request), dialect, streams))
-
-    async def _parts(
-        self, response: Response, data: AsyncIterator[bytes], streams: bool
-    ) -> AsyncGenerator[ModelPart, None]:
-        """The parts of an answer, in the form in which the server chose to send it."""
-        begun = await opening(data, self._silence_seconds)
-        if begins_events(begun, response.headers.get("content-type", ""), asked=streams):
-            return streamed(self._growing(), data, self._silence_seconds, begun)
-        return _in_one_piece(self._whole(begun + b"".join([piece async for piece in data])))
 
     def _counted(self, answer: Answer, request_bytes: int) -> Answer:
         """The answer with its cost; the size of what it answers is remembered."""
@@ -307,7 +287,7 @@ class ServedModel:
                 self._dialects[each] = self._dialects[each].taken_back(*change)
 
     def _with_what_helps(self, failure: Failure, sent: Body) -> AgentLoopError:
-        error, helps = failure.as_error(), ""
+        error, helps = failure.error, ""
         if not isinstance(error, ModelRefusedError):
             return error
         if failure.refusal is not None and refuses_tools(failure.refusal, sent):
@@ -331,47 +311,32 @@ def _asker_of(request: ModelRequest) -> _Asker:
     return "agent" if request.purpose == "agent" else "side"
 
 
-async def _in_one_piece(answer: Answer) -> AsyncGenerator[ModelPart, None]:
-    if answer.message.text:
-        yield TextPart(text=answer.message.text)
-    yield answer
+def _most_bytes(tokens: int | None) -> int:
+    """So much of an answer is taken, by its limit of tokens where it has one."""
+    given = MOST_ANSWER_BYTES if tokens is None else LEAST_ANSWER_BYTES + tokens * BYTES_A_TOKEN
+    return min(given, MOST_ANSWER_BYTES)
 
 
-class _AnswerRoom:
-    """How much more of an answer is taken, by its limit of tokens where it has one."""
-
-    def __init__(self, tokens: int | None) -> None:
-        given = MOST_ANSWER_BYTES if tokens is None else LEAST_ANSWER_BYTES + tokens * BYTES_A_TOKEN
-        self._most = self._bytes = min(given, MOST_ANSWER_BYTES)
-        self._values = self._most // BYTES_A_VALUE
-
-    def take(self, data: bytes) -> None:
-        """Take these bytes of it.
-
-        Raises:
-            BadAnswerError: they are more than there is room for.
-        """
-        self._bytes -= len(data)
-        self._values -= sum(map(data.count, (b",", b"[", b"{", b"\n", b"\r")))
-        if self._bytes < 0 or self._values < 0:
-            raise BadAnswerError(
-                f"the server's answer has no end: it is longer than {self._most / 1e6:.0f} MB, or holds more "
-                f"than {self._most // BYTES_A_VALUE:,} values"
-            )
-
-
-async def _received(response: Response, server: Server, room: _AnswerRoom) -> AsyncGenerator[bytes, None]:
+async def _received(response: Response, server: Server, most_bytes: int) -> AsyncGenerator[bytes, None]:
     """The body's bytes as they come.
 
     Raises:
-        BadAnswerError: it is longer than there is `room` for.
+        BadAnswerError: they are more than that, or hold more values than an honest answer of that length.
     """
+    most_values = most_bytes // BYTES_A_VALUE
+    bytes_left, values_left = most_bytes, most_values
     received, failure = response.http_response.aiter_raw(), None
     try:
-        async with aclosing(unpacked(received, response.headers)) as pieces:
-            async for data in pieces:
-                room.take(data)
-                yield data
+        check_coding(response.headers)
+        async for data in received:
+            bytes_left -= len(data)
+            values_left -= sum(map(data.count, (b",", b"[", b"{", b"\n", b"\r")))
+            if bytes_left < 0 or values_left < 0:
+                raise BadAnswerError(
+                    f"the server's answer has no end: it is longer than {most_bytes / 1e6:.0f} MB, or "
+                    f"holds more than {most_values:,} values"
+                )
+            yield data
     except VENDOR_ERRORS as error:
         failure = understand(error, server)
     finally:
@@ -381,4 +346,4 @@ async def _received(response: Response, server: Server, room: _AnswerRoom) -> As
             async for _ in received:
                 pass
     if failure is not None:
-        raise failure.as_error()
+        raise failure.error

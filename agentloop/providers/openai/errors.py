@@ -1,4 +1,4 @@
-"""Vendor errors become ours, once: `understand` reads what failed, `Failure.as_error` says it in our words.
+"""Vendor errors become ours, once: `understand` reads what failed and says it in our words.
 
 Which HTTP status an error stands for that came in place of an answer, or in the middle of one, is told here
 too. Servers that have said 200 tell the rest in fields: a number in `code` or `status`, a name of OpenAI's,
@@ -8,7 +8,7 @@ of gRPC's (https://grpc.io/docs/guides/status-codes/) or of their own, or in wor
 import re
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from itertools import islice
 
@@ -33,7 +33,7 @@ from agentloop.providers.openai.fields import (
     trimmed,
     wait_in,
 )
-from agentloop.providers.openai.overflow import NamedSizes, minute_in, overflow_in
+from agentloop.providers.openai.overflow import minute_in, overflow_in
 from agentloop.providers.openai.refusals import CALL_IDS, CONTENT_PART, MEDIA, NO_TOOLS, SYSTEM_ROLE, Refusal
 from agentloop.providers.openai.server import Server
 from agentloop.providers.openai.sse import BROKEN_OFF, PAGE_HINT, ServerSaidError
@@ -61,40 +61,24 @@ class ClientSaidError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Said:
-    """What a server says in an error, secrets and all, as far as it is looked at.
-
-    `kind` is the error of ours that it is, and `sizes` what it names where the request is too long. `begun`
-    says that a part of an answer had come before. Where it gives no reason, `bare_bytes` is the length of the
-    request.
-    """
-
-    status: int
-    body: object
-    kind: type[AgentLoopError]
-    sizes: NamedSizes | None
-    begun: bool = False
-    wait_seconds: float | None = None
-    bare_bytes: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Why a request has no answer: what its server says, secrets and all, or an error of ours.
+    """Why a request has no answer.
 
-    It is to be understood and then forgotten: words of a key may be words of the server too. What may be kept
-    and shown of it is `as_error()`.
+    `error` is ours: nothing that hangs on it has the key, a header or a body. Raise it outside of the
+    `except`. `status` and `body` are what a server says, secrets and all, as far as it is looked at; the
+    status is None where it says nothing of the request. They are to be understood and then forgotten: words
+    of a key may be words of the server too.
     """
 
-    server: Server
-    said: _Said | None = None
-    error: AgentLoopError | None = None
+    error: AgentLoopError
+    status: int | None = None
+    body: object = field(default=None, repr=False)
 
     @property
     def is_final(self) -> bool:
         """Whether the request was not understood: sent once more as it is, it would fail again."""
-        kind = self.said.kind if self.said else type(self.error)
-        return issubclass(kind, ModelRefusedError | BadAnswerError) and kind is not SpoiltAnswerError
+        is_refused = isinstance(self.error, ModelRefusedError | BadAnswerError)
+        return is_refused and not isinstance(self.error, SpoiltAnswerError)
 
     @property
     def refusal(self) -> Refusal | None:
@@ -102,38 +86,40 @@ class Failure:
 
         An error in place of an answer that names no status is of the request, as a 400 is.
         """
-        said = self.said
-        if said is None or not self.is_final or (said.begun and said.status == 200):
+        if self.status is None or not self.is_final:
             return None
-        return Refusal.of(_OF_THE_REQUEST if said.status == 200 else said.status, said.body)
-
-    def as_error(self) -> AgentLoopError:
-        """Our error for it: nothing that hangs on it has the key, a header or a body. Never raises.
-
-        Raise it outside of the `except`.
-        """
-        try:
-            if self.said is not None:
-                return _error_of(self.said, self.server)
-            assert self.error is not None, "a failure is said by a server or an error of ours"
-            _wipe(self.error, self.server)
-            return self.error
-        except Exception as odd:  # noqa: BLE001 — an error that gets out of here has a body and the key with it
-            return _unreadable(self.server, type(odd))
+        return Refusal.of(_OF_THE_REQUEST if self.status == 200 else self.status, self.body)
 
 
 def understand(error: Exception, server: Server) -> Failure:
     """Why a request has no answer, by one of `BORDER_ERRORS`; what is said is parsed once. Never raises."""
     try:
-        if isinstance(error, AgentLoopError):
-            return Failure(server=server, error=error)
-        if (said := _said_in(error)) is not None:
-            return Failure(server=server, said=said)
-        ours = _translate(error, server)
-        ours.__cause__ = _words_only(error)
-        return Failure(server=server, error=ours)
+        return _understood(error, server)
     except Exception as odd:  # noqa: BLE001 — an error that gets out of here has the request and its key with it
-        return Failure(server=server, error=_unreadable(server, type(error), type(odd)))
+        return Failure(error=_unreadable(server, type(error), type(odd)))
+
+
+def _understood(error: Exception, server: Server) -> Failure:
+    match error:
+        case openai.APIStatusError():
+            body, status = trimmed(parsed(error.response.content)), error.status_code
+            wait = retry_after_seconds(error.response.headers) or wait_in(body)
+            is_bare = status == 500 and _shown(body).lower() in _UNEXPLAINED
+            bare_bytes = sent_bytes(error.response.request) if is_bare else None
+            return Failure(error=_error_of(status, body, server, wait, bare_bytes), status=status, body=body)
+        case ServerSaidError():
+            body = trimmed(error.body)
+            status = http_status_of(body, begun=error.begun)
+            ours = _error_of(status, body, server, wait_in(body))
+            of_the_request = not (error.begun and status == 200)
+            return Failure(error=ours, status=status if of_the_request else None, body=body)
+        case AgentLoopError():
+            ours = error
+        case _:
+            ours = _translate(error, server)
+            ours.__cause__ = _words_only(error)
+    _wipe(ours, server)
+    return Failure(error=ours)
 
 
 def _unreadable(server: Server, *kinds: type[BaseException]) -> BadAnswerError:
@@ -164,70 +150,41 @@ def sent_bytes(request: httpx2.Request) -> int:
     return int(request.headers.get("content-length", 0))
 
 
-def _said_in(error: Exception) -> _Said | None:
-    """What a server says; None where the error is not a server's."""
-    match error:
-        case openai.APIStatusError():
-            body, status = trimmed(parsed(error.response.content)), error.status_code
-            begun, wait = False, retry_after_seconds(error.response.headers) or wait_in(body)
-            is_bare = status == 500 and _shown(body).lower() in _UNEXPLAINED
-            bare_bytes = sent_bytes(error.response.request) if is_bare else None
-        case ServerSaidError():
-            body, begun, bare_bytes = trimmed(error.body), error.begun, None
-            wait = wait_in(body)
-            status = http_status_of(body, begun=begun)
-        case _:
-            return None
-    kind, sizes = _kind_of(status, body)
-    return _Said(
-        status=status,
-        body=body,
-        kind=kind,
-        sizes=sizes,
-        begun=begun,
-        wait_seconds=wait,
-        bare_bytes=bare_bytes,
-    )
+def _error_of(
+    status: int, body: object, server: Server, wait_seconds: float | None, bare_bytes: int | None = None
+) -> AgentLoopError:
+    """Our error for what a server says; its words are wiped before they are cut.
 
-
-def _kind_of(status: int, body: object) -> tuple[type[AgentLoopError], NamedSizes | None]:
-    """The error of ours that it is; with the sizes that it names where the request is too long."""
-    if is_of_the_answer(body):
-        return SpoiltAnswerError, None
-    if (sizes := overflow_in(status, body)) is not None:
-        return ContextTooLongError, sizes
-    if status == 200:
-        return BadAnswerError, None
-    return ModelUnavailableError if _may_pass(status, body) else ModelRefusedError, None
-
-
-def _error_of(said: _Said, server: Server) -> AgentLoopError:
-    """Our error for what a server says; its words are wiped before they are cut."""
-    kept = trimmed(said.body, server.wipe_secrets)
+    Where it gives no reason, `bare_bytes` is the length of the request.
+    """
+    kept = trimmed(body, server.wipe_secrets)
     words = _shown(kept)
     short = words if len(words) <= _SHOWN_CHARS else words[:_SHOWN_CHARS] + "…"
-    error = _in_our_words(said, short, server)
-    error.__cause__ = ServerSaidError(kept, unexplained_bytes=said.bare_bytes)
+    error = _in_our_words(status, body, short, server, wait_seconds)
+    error.__cause__ = ServerSaidError(kept, unexplained_bytes=bare_bytes)
     return error
 
 
-def _in_our_words(said: _Said, words: str, server: Server) -> AgentLoopError:
-    status, sizes = said.status, said.sizes
-    if sizes is not None:
-        text = f"the request is too long for {server.model}: {words or status}; shorten it"
-        return ContextTooLongError(
-            text, window=sizes.window, tokens=sizes.tokens, output_tokens=sizes.output_tokens
-        )
-    if said.kind is SpoiltAnswerError:
+def _in_our_words(
+    status: int, body: object, words: str, server: Server, wait_seconds: float | None
+) -> AgentLoopError:
+    if is_of_the_answer(body):
         return SpoiltAnswerError(f"{server.place} cannot read what its model said: {words or status}")
-    if said.kind is BadAnswerError:
+    if (sizes := overflow_in(status, body)) is not None:
+        return ContextTooLongError(
+            f"the request is too long for {server.model}: {words or status}; shorten it",
+            window=sizes.window,
+            tokens=sizes.tokens,
+            output_tokens=sizes.output_tokens,
+        )
+    if status == 200:
         return BadAnswerError(f"the server sent an error in place of an answer: {words or 'with no reason'}")
-    if said.kind is ModelUnavailableError:
+    if _may_pass(status, body):
         text = _unavailable(status, server, words)
-        return ModelUnavailableError(text, retry_after_seconds=said.wait_seconds)
+        return ModelUnavailableError(text, retry_after_seconds=wait_seconds)
     refused = _refused(status, server, words)
     return ModelRefusedError(
-        f"{refused}; it answers with a web page: {PAGE_HINT}" if _is_page(said.body) else refused,
+        f"{refused}; it answers with a web page: {PAGE_HINT}" if _is_page(body) else refused,
         status=status,
     )
 
@@ -275,7 +232,6 @@ def _is_page(body: object) -> bool:
 
 
 def _shown(body: object) -> str:
-    """The words, as far as they can be shown: no markup."""
     return "" if _is_page(body) else said(body)
 
 
@@ -424,7 +380,6 @@ def _numbers(body: object) -> Iterator[int]:
 
 
 def _named(body: object) -> Iterator[int]:
-    """What the fields for names stand for, as far as they are known."""
     values = (each.get(key) for each in objects_in(body) for key in _NAMED)
     for name in (re.sub(r"[\s-]+", "_", value.strip()) for value in values if isinstance(value, str)):
         found = (status for status, says in _STATUS_OF_NAMES if re.search(says, name, re.IGNORECASE))

@@ -54,7 +54,6 @@ def message_of(items: Sequence[Json]) -> Message:
 
 
 def text_of_items(items: Iterable[Json]) -> str:
-    """The text of all message items."""
     texts = ("".join(map(_text_in, texts_of(item))) for item in items)
     return BETWEEN_MESSAGES.join(text for text in texts if text)
 
@@ -66,7 +65,6 @@ def texts_of(item: Json) -> list[Json]:
 
 
 def _text_in(part: Json) -> str:
-    """The text of a part."""
     text = part.get(TEXT_FIELDS[part["type"]])
     return text if isinstance(text, str) else ""
 
@@ -137,7 +135,6 @@ def items_of(message: Json) -> list[ResponseItem | None]:
 
 
 def _said_item(text: str) -> ResponseItem:
-    """A message item of this text."""
     part = {"type": "output_text", "text": text, "annotations": []}
     return {"type": "message", "role": "assistant", "content": [part]}
 
@@ -148,8 +145,9 @@ def _with_text(items: Sequence[Json], text: str) -> list[ResponseItem | None]:
     said: list[ResponseItem | None] = [dict(item) for item in items]
     texts = _cut(text, [items[at] for at in places])
     if texts is not None:
-        for at, pieces in zip(places, texts, strict=True):
-            content = list(_refilled(items[at]["content"], iter(pieces)))
+        pieces = iter(texts)
+        for at in places:
+            content = list(_refilled(items[at]["content"], pieces))
             said[at] = {**items[at], "role": "assistant", "content": content}
         return said
     for at in places:
@@ -159,9 +157,9 @@ def _with_text(items: Sequence[Json], text: str) -> list[ResponseItem | None]:
     return said
 
 
-def _cut(text: str, messages: Sequence[Json]) -> list[list[str]] | None:
-    """The texts of the parts of each message; None where the text is none that they could have had."""
-    texts: list[list[str]] = []
+def _cut(text: str, messages: Sequence[Json]) -> list[str] | None:
+    """The texts of the parts of the messages; None where the text is none that they could have had."""
+    texts: list[str] = []
     start = 0
     for message in messages:
         lengths = [_length(part) for part in texts_of(message)]
@@ -169,9 +167,8 @@ def _cut(text: str, messages: Sequence[Json]) -> list[list[str]] | None:
             if not text.startswith(BETWEEN_MESSAGES, start):
                 return None
             start += len(BETWEEN_MESSAGES)
-        texts.append([])
         for length in lengths:
-            texts[-1].append(text[start : start + length])
+            texts.append(text[start : start + length])
             start += length
     return texts if start == len(text) else None
 
@@ -189,7 +186,6 @@ def _refilled(content: Sequence[Any], texts: Iterator[str]) -> Iterator[Any]:
 
 
 def _called(item: Json, call: Json) -> ResponseItem:
-    """The item of a call in wire form."""
     function = call["function"]
     given = function["arguments"]
     if item["type"] == "custom_tool_call":
@@ -205,7 +201,6 @@ def _input(arguments: str) -> str:
 
 
 def _is_hollow(item: Json) -> bool:
-    """Whether it is a message that holds nothing."""
     content = item.get("content")
     return item["type"] == "message" and not (isinstance(content, list | tuple) and content)
 
@@ -259,7 +254,6 @@ class SentCalls:
         return item
 
     def of_output(self, name: str, output: object) -> ResponseItem:
-        """The item of a result."""
         kind = "custom_tool_call_output" if name in self._custom else "function_call_output"
         return {"type": kind, "call_id": self._ours.get(name, name), "output": output}
 

@@ -283,7 +283,6 @@ def overflow_in(status: int, body: object) -> NamedSizes | None:
 
 
 def _field(body: object, name: str) -> int | None:
-    """The first number of tokens in a field of this name."""
     found = (tokens_in(each.get(name)) for each in objects_in(body))
     return next((tokens for tokens in found if tokens is not None), None)
 

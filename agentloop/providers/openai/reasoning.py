@@ -67,7 +67,6 @@ def less_where_it_points(refusal: Refusal, sent: Json) -> Returned | None:
 
 
 def _less(sent: Json) -> Returned | None:
-    """How to send less reasoning than in `sent`; None where it holds none."""
     said = _said_in(sent)
     if any(_holds_thoughts(each) for each in said):
         return "in fields"

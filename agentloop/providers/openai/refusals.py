@@ -14,8 +14,7 @@ asked for until the server says that it does not know `store` at all.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from agentloop.messages import Json
@@ -33,6 +32,7 @@ from agentloop.providers.openai.fields import (
 from agentloop.providers.openai.schemas import NAMED_BY_USERS, REFERENCES, WORDS, asks_for_answer, keys_in
 
 
+@dataclass(frozen=True, slots=True)
 class Subject:
     """What a refusal may be of: words for it, and the statuses with which a request is refused in them.
 
@@ -40,22 +40,20 @@ class Subject:
     they are first looked for.
     """
 
-    def __init__(self, statuses: Set[int], words: str, *, also: str = "", never: str = r"\b\B") -> None:
-        self._statuses = statuses
-        self._written = words, also, never
+    statuses: Set[int]
+    words: str
+    _: KW_ONLY
+    also: str = ""
+    never: str = r"\b\B"
 
     def is_said(self, status: int, text: str) -> bool:
-        """Whether this text, which came with this status, speaks of it."""
-        return status in self._statuses and self.stands_in(text)
+        return status in self.statuses and self.stands_in(text)
 
     def stands_in(self, text: str) -> bool:
-        """Whether this text speaks of it, whatever the status."""
-        words, also, never = self._patterns
-        return bool(words.search(text) and also.search(text) and not never.search(text))
-
-    @cached_property
-    def _patterns(self) -> tuple[re.Pattern[str], ...]:
-        return tuple(re.compile(written, re.IGNORECASE) for written in self._written)
+        words, also, never = (
+            re.search(each, text, re.IGNORECASE) for each in (self.words, self.also, self.never)
+        )
+        return bool(words and also and not never)
 
 
 _FORM = frozenset({400, 422})
@@ -268,7 +266,6 @@ class Refusal:
 
     @property
     def all_places(self) -> tuple[FieldPlace, ...]:
-        """The places named beside the words and in them."""
         return (*self.places, *(_place_of(found) for found in _WRITTEN.findall(self.text)))
 
     @property
@@ -283,7 +280,6 @@ class Refusal:
         return points or self.is_of(SYSTEM_ROLE)
 
     def is_of(self, subject: Subject) -> bool:
-        """Whether it speaks of this."""
         return subject.is_said(self.status, self.text)
 
     def most_output(self, asked: int) -> int | None:
@@ -298,7 +294,6 @@ def _place_of(text: str) -> FieldPlace:
 
 
 def path_of(place: FieldPlace) -> FieldPath:
-    """The keys in a place, without the places in lists."""
     return tuple(part for part in place if isinstance(part, str) and not part.isdecimal())
 
 
@@ -419,7 +414,6 @@ def _own(found: frozenset[FieldPath], text: str, sent: Json) -> frozenset[FieldP
 
 
 def _replaced(text: str, sent: Json) -> frozenset[FieldPath]:
-    """The fields in place of which another one is wanted."""
     found = set(_INSTEAD_OF.findall(text)) & (sent.keys() - _NEEDED - {*_STORE})
     return frozenset((name,) for name in found)
 
@@ -479,7 +473,6 @@ def _in_words(text: str, sent: Json) -> Iterator[FieldPath]:
 
 
 def _fits(path: FieldPath, text: str) -> bool:
-    """Whether the words speak of the part of the request in which the field stands."""
     if not _PLAIN.fullmatch(path[-1]):
         return True
     if path[0] == "tools":
@@ -510,7 +503,6 @@ def _speaks_of(name: str, text: str) -> bool:
 
 
 def _sent_paths(sent: Json) -> Iterator[FieldPath]:
-    """Where fields stand that can be left out."""
     yield from ((name,) for name in sent if name not in _NEEDED)
     for part in _CONVERSATIONS:
         yield from dict.fromkeys(_message_paths(part, sent.get(part)))

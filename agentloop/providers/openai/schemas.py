@@ -5,7 +5,7 @@ arguments are held to its own schema.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from agentloop._plumbing.truncate import beginning
@@ -48,13 +48,8 @@ def without_keys(schema: Any, keys: Set[str]) -> Any:
         return [without_keys(each, keys) for each in schema]
     if not isinstance(schema, Mapping):
         return schema
-    return {
-        key: {name: without_keys(each, keys) for name, each in inner.items()}
-        if _is_of_users(key, inner)
-        else without_keys(inner, keys)
-        for key, inner in schema.items()
-        if key not in keys
-    }
+    kept = {key: value for key, value in schema.items() if key not in keys}
+    return _within(kept, lambda inner: without_keys(inner, keys))
 
 
 def keys_in(schema: object) -> Iterator[str]:
@@ -68,6 +63,17 @@ def keys_in(schema: object) -> Iterator[str]:
 
 def _is_of_users(key: str, inner: object) -> bool:
     return key in NAMED_BY_USERS and isinstance(inner, Mapping)
+
+
+def _within(schema: Json, change: Callable[[Any], Any]) -> dict[str, Any]:
+    """The schema with this change made to all that stands in it, but for data and names that users gave."""
+    said: dict[str, Any] = {}
+    for key, value in schema.items():
+        if _is_of_users(key, value):
+            said[key] = {name: change(each) for name, each in value.items()}
+        else:
+            said[key] = value if key in _DATA else change(value)
+    return said
 
 
 def _of_tool(tool: Any, words: Set[str]) -> Any:
@@ -88,9 +94,10 @@ def answer_format(schema: Json) -> Json:
         >>> answer_format({"type": "object", "properties": {"n": {"type": "integer"}}})["schema"]["required"]
         ['n']
     """
-    strict = _strict(schema)
-    is_strict = strict is not None
-    return {"name": _ANSWER, "schema": strict if is_strict else schema, "strict": is_strict}
+    try:
+        return {"name": _ANSWER, "schema": _strict(schema), "strict": True}
+    except _LooseError:
+        return {"name": _ANSWER, "schema": schema, "strict": False}
 
 
 def asks_for_answer(body: Json) -> bool:
@@ -101,32 +108,28 @@ def asks_for_answer(body: Json) -> bool:
     return False
 
 
+class _LooseError(Exception):
+    """A schema has no strict form: it has members of any name."""
+
+
 def _strict(schema: Any) -> Any:
-    """The schema with all members required and no others; None where it has members of any name.
+    """The schema with all members required and no others.
 
     https://platform.openai.com/docs/guides/structured-outputs#supported-schemas
     """
     if isinstance(schema, list | tuple):
-        each = [_strict(item) for item in schema]
-        return None if None in each else each
+        return [_strict(each) for each in schema]
     if not isinstance(schema, Mapping):
         return schema
     is_object = schema.get("type") == "object"
     others = schema.get("additionalProperties", "properties" in schema)
     if "patternProperties" in schema or (is_object and others not in (True, False)):
-        return None
-    said: dict[str, Any] = {}
-    for key, value in schema.items():
-        if key in ("default", "additionalProperties"):
-            continue
-        if _is_of_users(key, value):
-            inner = {name: _strict(each) for name, each in value.items()}
-            said[key] = None if None in inner.values() else inner
-        else:
-            said[key] = value if key in _DATA else _strict(value)
+        raise _LooseError
+    kept = {key: value for key, value in schema.items() if key not in ("default", "additionalProperties")}
+    said = _within(kept, _strict)
     if is_object:
         said |= {"required": [*schema.get("properties", {})], "additionalProperties": False}
-    return None if None in said.values() else said
+    return said
 
 
 class _Plain:
@@ -145,7 +148,7 @@ class _Plain:
             return schema
         self._left -= bool(self._open)
         said = {key: value for key, value in schema.items() if key not in self._words}
-        plain = {key: self._inside(key, value) for key, value in said.items()}
+        plain = _within(said, self.of)
         if "$ref" in schema and "$ref" not in said:
             plain = {**self._referred(schema["$ref"]), **plain}
         for each in schema.get("allOf", ()) if "allOf" not in said else ():
@@ -154,11 +157,6 @@ class _Plain:
             if choices in schema and choices not in said:
                 plain = _one_of([self.of(each) for each in schema[choices] if each != _NULL], plain)
         return plain
-
-    def _inside(self, key: str, value: Any) -> Any:
-        if _is_of_users(key, value):
-            return {name: self.of(each) for name, each in value.items()}
-        return value if key in _DATA else self.of(value)
 
     def _referred(self, reference: Any) -> dict[str, Any]:
         target: Any = self._root
@@ -176,7 +174,6 @@ class _Plain:
 
 
 def _both(one: Any, other: dict[str, Any]) -> dict[str, Any]:
-    """What says both."""
     if not isinstance(one, Mapping):
         return other
     both = {**one, **other}

@@ -34,7 +34,6 @@ class Server:
 
     @property
     def place(self) -> str:
-        """The base URL without any credentials in it."""
         return place_of(self.base_url)
 
     @property

@@ -1,4 +1,4 @@
-"""An answer out of the server-sent events in the bytes of a response, and how long more is waited for.
+"""An answer out of the bytes of a response, as events or in one piece, and how long more is waited for.
 
 A server can be silent, send signs of life alone (comments, pings, empty chunks), never close what it has
 ended, and say of each piece that it is the last. So the clock runs while an answer does not grow, and a word
@@ -10,11 +10,11 @@ The format of events: https://html.spec.whatwg.org/multipage/server-sent-events.
 import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
-from contextlib import aclosing, contextmanager, suppress
+from contextlib import aclosing, suppress
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
-from agentloop._plumbing.strict_json import Nesting
+from agentloop._plumbing.strict_json import Nesting, without_half
 from agentloop.errors import BadAnswerError, ModelUnavailableError
 from agentloop.messages import Json
 from agentloop.models import Answer, ModelPart, OutputPart, TextPart
@@ -33,16 +33,27 @@ class Ending(Enum):
     """What a stream has said of its end so far.
 
     `IN_DOUBT` is a word of the end that may have come early: more may follow, and a lost connection has lost
-    something.
+    something. `CLOSED` is the event behind which nothing comes.
     """
 
     OPEN = auto()
     IN_DOUBT = auto()
     SURE = auto()
+    CLOSED = auto()
 
 
 class GrowingAnswer(Protocol):
-    """An answer that grows by the events of a stream."""
+    """An answer that grows by the events of a stream.
+
+    `given` are the pieces of answers of a type that came with the newest event: who shows them clears it.
+    """
+
+    given: list[OutputPart]
+
+    @property
+    def begun(self) -> bool:
+        """Whether a part of it has come."""
+        ...
 
     @property
     def size(self) -> int:
@@ -54,23 +65,25 @@ class GrowingAnswer(Protocol):
         """What was said of its end."""
         ...
 
-    @property
-    def is_closed(self) -> bool:
-        """Whether the event has come that ends the stream, too."""
-        ...
-
     def add(self, event: "ServerEvent") -> str:
-        """Take one event in; returns the text that came with it."""
+        """Take one event in; returns the text that came with it. Events of unknown types say nothing.
+
+        Raises:
+            ModelUnavailableError: its end is missing.
+            ServerSaidError: it is an error.
+        """
         ...
 
-    def given(self) -> Sequence[OutputPart]:
-        """The pieces of answers of a type that came since they were last asked for."""
-        ...
+    def ended(self, foreign: Sequence[bytes], *, done: bool) -> Answer:
+        """The answer of a stream that has ended.
 
-    def ended(self, foreign: Sequence[bytes], *, done: bool) -> tuple[Answer, str]:
-        """The answer of a stream that has ended, and what of its text was not shown.
+        `foreign` are the lines that are no events, as those of an answer in one piece; `done` says that the
+        stream said its end.
 
-        `foreign` are the lines that are no events, `done` says that the stream said its end.
+        Raises:
+            ModelUnavailableError: it ended before the answer did, or the server gave up.
+            ServerSaidError: it failed, or nothing fitted into the window any more.
+            BadAnswerError: what came is no answer.
         """
         ...
 
@@ -98,35 +111,28 @@ class Patience:
         clock = asyncio.get_running_loop().time
         started = clock()
         try:
-            return await (self._any(data) if state[1] is Ending.OPEN else self._last(data, state[1]))
+            async with asyncio.timeout(self._longest(state[1])):
+                return await anext(data, None)
+        except TimeoutError:
+            return None
         finally:
             self._waited += clock() - started
 
-    async def _any(self, data: AsyncIterator[bytes]) -> bytes | None:
-        """The next bytes of an answer that goes on."""
-        longest = self._silence_seconds
-        if longest is not None and self._waited > longest * SIGNS_OF_LIFE_FACTOR:
-            raise too_silent(self._waited)
-        return await anext(data, None)
-
-    async def _last(self, data: AsyncIterator[bytes], ending: Ending) -> bytes | None:
-        """The next bytes behind a word of the end."""
+    def _longest(self, ending: Ending) -> float | None:
+        """So many seconds more are waited for, None for as long as the connection lives."""
+        if ending is Ending.OPEN:
+            most = self._silence_seconds
+            if most is not None and self._waited > most * SIGNS_OF_LIFE_FACTOR:
+                raise ModelUnavailableError(
+                    f"nothing but signs of life came for {self._waited:.3g} seconds: try again later, or "
+                    "allow it more seconds"
+                )
+            return None
         longest = _AFTER_END_SECONDS
         if ending is Ending.IN_DOUBT:
             # Sooner than the connection fails.
             longest = min(_IN_DOUBT_SECONDS, (self._silence_seconds or _IN_DOUBT_SECONDS * 2) / 2)
-        try:
-            async with asyncio.timeout(max(0.0, longest - self._waited)):
-                return await anext(data, None)
-        except TimeoutError:
-            return None
-
-
-def too_silent(seconds: float) -> ModelUnavailableError:
-    """The error for a server of which nothing but signs of life came for so long."""
-    return ModelUnavailableError(
-        f"nothing but signs of life came for {seconds:.3g} seconds: try again later, or allow it more seconds"
-    )
+        return max(0.0, longest - self._waited)
 
 
 BROKEN_OFF = "the connection broke off in the middle of an answer: try again later"
@@ -166,16 +172,6 @@ class ServerSaidError(Exception):
         self.unexplained_bytes = unexplained_bytes
 
 
-@contextmanager
-def noting(*, begun: bool) -> Iterator[None]:
-    """Of an error that a server says within the block it is known whether an answer had `begun`."""
-    try:
-        yield
-    except ServerSaidError as error:
-        error.begun = begun
-        raise
-
-
 class ServerEvent(NamedTuple):
     """One server-sent event: its type, empty where none was named, and its data."""
 
@@ -200,7 +196,6 @@ class EventParser:
         self._after_cr = False
 
     def feed(self, data: bytes) -> Iterator[ServerEvent]:
-        """The events that these bytes complete."""
         if not data:
             return
         if self._after_cr:
@@ -231,8 +226,8 @@ class EventParser:
 
     def _take(self, line: bytes) -> ServerEvent | None:
         if not self._started:
-            self._started = True
-            line = line.removeprefix(BYTE_ORDER_MARK)
+            line = line.removeprefix(BYTE_ORDER_MARK).lstrip()
+            self._started = bool(line)
         if line.startswith(b"data:"):
             self._data.append(line[6:] if line.startswith(b"data: ") else line[5:])
         elif not line:
@@ -253,15 +248,12 @@ class EventParser:
 
 
 async def streamed(
-    growing: GrowingAnswer,
-    data: AsyncIterator[bytes],
-    silence_seconds: float | None = None,
-    begun: bytes = b"",
+    growing: GrowingAnswer, data: AsyncIterator[bytes], silence_seconds: float | None = None
 ) -> AsyncGenerator[ModelPart, None]:
-    """The parts of an answer that comes as events, the whole `Answer` last; it begins as `growing`.
+    """The parts of an answer that comes as events or in one piece, the whole `Answer` last.
 
-    `silence_seconds` is the longest silence of the server, None for no limit; `begun` stands before
-    the `data`.
+    It begins as `growing`. `silence_seconds` is the longest silence of the server, None for no limit. Half of
+    a surrogate pair waits for the other half.
 
     Raises:
         ModelUnavailableError: the stream ended before the answer did or was silent for too long, or the
@@ -270,22 +262,32 @@ async def streamed(
         ServerSaidError: an error came in place of an answer.
     """
     parser, done = EventParser(), False
-    async with aclosing(_events_in(parser, data, growing, silence_seconds, begun)) as events:
-        async for event in events:
-            if event.data.strip() == DONE:
-                done = True
-                break
-            if text := growing.add(event):
-                yield TextPart(text=text)
-            for part in growing.given():
-                yield part
-            if growing.is_closed:
-                break
-    if done or growing.is_closed:
-        await _drain(data)
-    answer, rest = growing.ended(parser.foreign, done=done)
-    if rest:
-        yield TextPart(text=rest)
+    shown: list[str] = []
+    half = ""
+    try:
+        async with aclosing(_events_in(parser, data, growing, silence_seconds)) as events:
+            async for event in events:
+                if event.data.strip() == DONE:
+                    done = True
+                    break
+                text, half = without_half(half + growing.add(event))
+                if text:
+                    shown.append(text)
+                    yield TextPart(text=text)
+                for part in growing.given:
+                    yield part
+                growing.given.clear()
+                if growing.ending is Ending.CLOSED:
+                    break
+        if done or growing.ending is Ending.CLOSED:
+            await _drain(data)
+        answer = growing.ended(parser.foreign, done=done)
+    except ServerSaidError as error:
+        error.begun = growing.begun
+        raise
+    said, whole = "".join(shown), answer.message.text
+    if whole.startswith(said) and whole != said:
+        yield TextPart(text=whole[len(said) :])
     yield answer
 
 
@@ -294,7 +296,6 @@ async def _events_in(
     data: AsyncIterator[bytes],
     growing: GrowingAnswer,
     silence_seconds: float | None,
-    begun: bytes,
 ) -> AsyncGenerator[ServerEvent, None]:
     """The events of a stream; a connection lost behind the sure end of the answer loses nothing.
 
@@ -304,14 +305,12 @@ async def _events_in(
         ModelUnavailableError: the connection was lost, or nothing but signs of life came for too long.
     """
     wait = Patience(growing, silence_seconds)
-    piece: bytes | None = begun
     try:
-        while piece is not None:
+        while (piece := await wait.next_of(data)) is not None:
             for event in parser.feed(piece):
                 yield event
-            piece = await wait.next_of(data)
     except ModelUnavailableError:
-        if growing.ending is not Ending.SURE:
+        if growing.ending in (Ending.OPEN, Ending.IN_DOUBT):
             raise
     for event in parser.finish():
         if event.data.strip() == DONE or is_object(event.data):
@@ -359,23 +358,20 @@ def _is_cut_off(text: str) -> bool:
     return not nesting.closed
 
 
-def said_in(event: ServerEvent, *, begun: bool) -> Json:
-    """The object in an event of an answer, which has `begun` or has not.
+def said_in(event: ServerEvent) -> Json:
+    """The object in an event of an answer.
 
     Raises:
         ModelUnavailableError: its end is missing.
-        ServerSaidError: it holds none; in the middle of an answer it is somebody on the way who says that
-            this broke off.
+        ServerSaidError: it holds none, but the words of somebody on the way as a rule.
     """
     try:
         return decoded(event.data)
     except BadAnswerError:
-        later = {"type": "server_error"} if begun else {}
-        raise ServerSaidError({"message": utf8_text(event.data)} | later) from None
+        raise ServerSaidError({"message": utf8_text(event.data)}) from None
 
 
 def is_object(data: bytes) -> bool:
-    """Whether it is a JSON object."""
     try:
         decoded(data)
     except (BadAnswerError, ModelUnavailableError):
@@ -393,38 +389,3 @@ def utf8_text(data: bytes) -> str:
         return data.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
         return data.decode("utf-8", "replace")
-
-
-_BLANKS = b" \t\r\n"
-_OF_JSON = (b"{", b"[")
-_ENOUGH_BYTES = max(map(len, (*_LINE_BEGINNINGS, BYTE_ORDER_MARK)))
-
-
-async def opening(data: AsyncIterator[bytes], silence_seconds: float) -> bytes:
-    """The first bytes behind all blanks, enough to tell what they begin; fewer where no more come.
-
-    Blanks are signs of life: some servers send them for as long as they work.
-
-    Raises:
-        ModelUnavailableError: nothing but signs of life came for too long.
-    """
-    begun, longest = b"", silence_seconds * SIGNS_OF_LIFE_FACTOR
-    try:
-        async with asyncio.timeout(longest):
-            async for piece in data:
-                begun = (begun + piece).lstrip(_BLANKS)
-                if len(begun) >= _ENOUGH_BYTES or begun.startswith((b":", *_OF_JSON)):
-                    break
-    except TimeoutError:
-        raise too_silent(longest) from None
-    return begun
-
-
-def begins_events(begun: bytes, content_type: str, *, asked: bool) -> bool:
-    """Whether an answer that begins so is a stream of events.
-
-    What it is called counts only where its first bytes do not tell; `asked` is whether events were asked for.
-    """
-    if begun.removeprefix(BYTE_ORDER_MARK).startswith(_LINE_BEGINNINGS):
-        return True
-    return "event-stream" in content_type or (asked and "json" not in content_type)

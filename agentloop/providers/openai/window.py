@@ -20,11 +20,10 @@ from weakref import WeakKeyDictionary
 import httpx2
 
 from agentloop._plumbing.patterns import pattern
-from agentloop.bounds import MOST_MODELS_BYTES
 from agentloop.errors import UsageError
 from agentloop.messages import Json
 from agentloop.models import is_anyones, known_window
-from agentloop.providers.openai.connections import LoopClients, bounded_body
+from agentloop.providers.openai.connections import LoopClients
 from agentloop.providers.openai.fields import believed_window, tokens_in
 from agentloop.providers.openai.server import Server, is_openai
 
@@ -112,7 +111,6 @@ def _names(entry: Mapping[str, Any]) -> list[Any]:
 
 
 def _smallest(entries: Iterable[Mapping[str, Any]]) -> int | None:
-    """The smallest window that these entries name."""
     places = (place for entry in entries for place in (entry, *(entry.get(name) for name in _WITHIN)))
     known = (place for place in places if isinstance(place, Mapping))
     figures = (_tokens(place.get(name)) for place in known for name in _WINDOWS)
@@ -120,7 +118,6 @@ def _smallest(entries: Iterable[Mapping[str, Any]]) -> int | None:
 
 
 def _tokens(figure: object) -> int | None:
-    """A plausible window."""
     return believed_window(tokens_in(figure))
 
 
@@ -142,12 +139,9 @@ def _above(server: Server, path: str) -> str:
 async def _answer(http: httpx2.AsyncClient, url: str, asked: Json | None = None) -> object:
     """The JSON that stands there; None where there is none, or more than a list of models can have."""
     method, headers = "GET" if asked is None else "POST", {"accept": "application/json"}
-    async with http.stream(method, url, json=asked, headers=headers, follow_redirects=False) as response:
-        if response.status_code != 200:
-            return None
-        body = await bounded_body(response, MOST_MODELS_BYTES + 1)
+    response = await http.request(method, url, json=asked, headers=headers, follow_redirects=False)
     try:
-        return json.loads(body) if len(body) <= MOST_MODELS_BYTES else None
+        return json.loads(response.content) if response.status_code == 200 else None
     except (ValueError, RecursionError):
         return None
 
