@@ -67,7 +67,7 @@ def configured() -> Iterator[list[MutableMapping[str, Any]]]:
 
 @contextlib.asynccontextmanager
 async def at_work(agent: Agent, url: str, **options: Any) -> AsyncIterator[Worker]:
-    """A worker for the time of the block; one that does not stop is cancelled."""
+    """A worker for the time of the block, by whose end it stops."""
     options = {"transcripts": None, "poll_seconds": 0.05, "look_seconds": 0.2, **options}
     worker = Worker(agent, url, **options)
     task = asyncio.create_task(worker.run())
@@ -75,7 +75,9 @@ async def at_work(agent: Agent, url: str, **options: Any) -> AsyncIterator[Worke
         yield worker
     finally:
         worker.stop()
-        await asyncio.wait_for(task, timeout=60)
+        # A cancellation, by which other ways to wait would end, waits for its end too.
+        assert (await asyncio.wait({task}, timeout=60))[0], "it does not stop"
+        await task
 
 
 async def over(queue: RunQueue, run_id: str) -> QueuedRun:

@@ -61,7 +61,10 @@ def fork_server() -> Iterator[None]:
 
 
 class Forked:
-    """A program under way, as a `Popen` in text mode; what it is given is a pipe or a descriptor."""
+    """A program under way, as a `Popen` in text mode; what it is given is a pipe or a descriptor.
+
+    No wait for it is without an end: one that hangs for `LONGEST_ANSWER_SECONDS` raises `TimeoutExpired`.
+    """
 
     def __init__(
         self,
@@ -127,14 +130,16 @@ class Forked:
             return self.wait(0)
         return None
 
-    def wait(self, timeout: float | None = None) -> int:
+    def wait(self, timeout: float = LONGEST_ANSWER_SECONDS) -> int:
         if self.returncode is None:
             if not _readable(self._connection, timeout):
-                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
+                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout)
             self.returncode = int(self._said.readline())
         return self.returncode
 
-    def communicate(self, text: str | None = None, timeout: float | None = None) -> tuple[Any, Any]:
+    def communicate(
+        self, text: str | None = None, timeout: float = LONGEST_ANSWER_SECONDS
+    ) -> tuple[Any, Any]:
         """Say `text`, read both streams to their ends and wait; what is no pipe is None.
 
         Called again after a `TimeoutExpired` it goes on, and nothing is lost.
@@ -152,7 +157,7 @@ class Forked:
         for act in self._acts:
             act.join(timeout)
             if act.is_alive():
-                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
+                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout)
         self.wait(timeout)
         return self._read_whole.get("stdout"), self._read_whole.get("stderr")
 
@@ -167,7 +172,7 @@ class Forked:
             self.stdin.close()
 
 
-def _readable(connection: socket.socket, timeout: float | None) -> bool:
+def _readable(connection: socket.socket, timeout: float) -> bool:
     ready, _, _ = select.select([connection], [], [], timeout)
     return bool(ready)
 

@@ -46,7 +46,7 @@ class AtWork:
 
     async def __aexit__(self, *_: object) -> None:
         self.task.cancel()
-        await asyncio.wait({self.task})
+        assert (await asyncio.wait({self.task}, timeout=120))[0], "it does not end"
 
 
 async def log(store: SessionStore) -> list[Any]:

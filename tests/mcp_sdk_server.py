@@ -86,7 +86,7 @@ def listening(port: int = 0) -> Iterator[tuple[str, int]]:
             begun.set()
 
     web = Told(uvicorn.Config(sdk_server().streamable_http_app(), log_level="critical", ws="none"))
-    thread = Thread(target=web.run, args=[[listener]])
+    thread = Thread(target=web.run, args=[[listener]], daemon=True)
     thread.start()
     try:
         assert begun.wait(60)
@@ -94,8 +94,9 @@ def listening(port: int = 0) -> Iterator[tuple[str, int]]:
         yield f"http://127.0.0.1:{port}/mcp", port
     finally:
         web.should_exit = web.force_exit = True
-        thread.join()
+        thread.join(60)
         listener.close()
+        assert not thread.is_alive(), "it does not end"
 
 
 if __name__ == "__main__":

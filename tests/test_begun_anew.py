@@ -77,16 +77,18 @@ class Ann:
     async def at_work(self) -> int:
         """How long the log is when both tools are entered and one has answered."""
         await until(self.inside)
-        while len(await self.store.read("s")) < 6:  # noqa: ASYNC110 — the log tells
-            await asyncio.sleep(0)
+        async with asyncio.timeout(120):
+            while len(await self.store.read("s")) < 6:  # noqa: ASYNC110 — the log tells
+                await asyncio.sleep(0)
         return len(await self.store.read("s"))
 
 
 async def taken_by_another(store: InMemoryStore) -> Lease:
     """The lease of who has come by the session, once that of the run had run out."""
     other = replace(new_lease(), holder="another")
-    while (await store.take_lease("s", other, seconds=9)) != other:  # noqa: ASYNC110 — the store tells
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(120):
+        while (await store.take_lease("s", other, seconds=9)) != other:  # noqa: ASYNC110 — the store tells
+            await asyncio.sleep(0.01)
     return other
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, get_args
@@ -11,7 +12,7 @@ import pytest
 from agentloop._plumbing.processes import this_process
 from agentloop.cli.app import exit_status
 from agentloop.errors import SessionBusyError, StoreError, TakenOverError, UsageError
-from agentloop.events import MessageRecord, RunEndRecord, RunStartRecord
+from agentloop.events import MessageRecord, Record, RunEndRecord, RunStartRecord
 from agentloop.results import status_of
 from agentloop.run import Agent
 from agentloop.sessions import Leases, WhenBusy
@@ -309,6 +310,30 @@ async def test_a_store_that_cannot_be_asked_ends_the_run_and_one_that_fails_late
         await store.asked_again(4)
         first.gate.go_on.set()
         assert (await first.task).output == "first"
+
+
+async def test_a_store_that_fails_in_place_of_being_cancelled_keeps_no_run_from_its_end() -> None:
+    class Failing(InMemoryStore):
+        def __init__(self) -> None:
+            super().__init__()
+            self.hangs, self.is_read = False, asyncio.Event()
+
+        async def read(self, session_id: str, *, after: int = 0, most: int | None = None) -> Sequence[Record]:
+            if self.hangs:
+                self.is_read.set()
+                with suppress(asyncio.CancelledError):
+                    await asyncio.Event().wait()
+                raise StoreError("the connection is lost")
+            return await super().read(session_id, after=after, most=most)
+
+    store = Failing()
+    async with AtWork(store, when_busy=Leases(seconds=0.06)) as first:
+        store.hangs = True
+        await until(store.is_read)
+        store.hangs = False
+        first.gate.go_on.set()
+        assert (await asyncio.wait({first.task}, timeout=120))[0]
+    assert (await first.task).output == "first"
 
 
 @pytest.mark.parametrize("rule", get_args(WhenBusy))

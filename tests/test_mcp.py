@@ -27,7 +27,7 @@ from agentloop.testing import ScriptedModel, calls
 from agentloop.tools import ToolAnswer, ToolRegistry
 from tests.cli_kit import agentloop, terminal
 from tests.forks import environment
-from tests.kit import assert_valid
+from tests.kit import assert_valid, until
 from tests.mcp_plain_server import Behaviour, tool
 from tests.mcp_sdk_server import listening
 from tests.strict_provider import StrictProvider
@@ -67,6 +67,13 @@ async def answer_of(tools: McpTools, name: str, **arguments: Any) -> ToolAnswer:
     return await ToolRegistry(tools.tools).answer(call, context)
 
 
+async def added(tools: McpTools) -> None:
+    """Call one of the tools until it answers, as it does once its server is back."""
+    async with asyncio.timeout(120):
+        while (await answer_of(tools, "add", a=2, b=3)).text != "5":
+            pass
+
+
 class Told:
     """What was told, and when."""
 
@@ -82,7 +89,7 @@ class Told:
         """The lines, once there are so many."""
         while len(self.lines) < count:
             self._more.clear()
-            await self._more.wait()
+            await until(self._more)
         return self.lines
 
 
@@ -267,6 +274,18 @@ async def test_one_that_dies_at_a_drawn_moment_is_told_of_and_begun_again(at: in
     )
 
 
+async def test_servers_are_left_at_once_also_while_one_of_them_dies(tmp_path: Path) -> None:
+    async def leave(turns: int) -> None:
+        async with over_pipes(tmp_path, {"die_at": 5}, {}, tell=list) as tools:
+            assert (await answer_of(tools, "say")).text.startswith(INTERRUPTED)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+
+    leaving = [asyncio.create_task(leave(turns)) for turns in (0, 0, 0, 1, 2, 3)]
+    assert not (await asyncio.wait(leaving, timeout=120))[1]
+    await asyncio.gather(*leaving)
+
+
 async def test_waits_grow_while_a_server_dies_again_and_again(tmp_path: Path) -> None:
     told = Told()
     async with over_pipes(tmp_path, {"die_at": 5}, {"die_at": 1}, tell=told) as tools:
@@ -299,8 +318,7 @@ async def test_one_over_http_is_found_again() -> None:
     try:
         assert (await hanging).status == "error"
         with listening(port):
-            while (await answer_of(tools, "add", a=2, b=3)).text != "5":
-                pass
+            await added(tools)
     finally:
         await kept.__aexit__(None, None, None)
 
@@ -313,8 +331,7 @@ async def test_a_process_made_with_the_sdk_dies_and_comes_back() -> None:
         assert (await answer_of(tools, "add", a=2, b=3)).text == "5"
         assert (await answer_of(tools, "die")).text.startswith(INTERRUPTED)
         assert await told.have(1) == ["MCP server 'sdk': [exit status 5]; it is started again in 0.01 s"]
-        while (await answer_of(tools, "add", a=2, b=3)).text != "5":
-            pass
+        await added(tools)
 
 
 async def test_a_server_sees_no_secret_but_those_it_is_given(

@@ -246,9 +246,31 @@ assert texts("s") == ["before", "waits"] and texts("childs") == ["one"]
 """
 )
 
+FORGOTTEN_IN_THE_MIDST_OF_A_FORK = """
+def calls_made(let_go_at):
+    left, number = [SQLiteStore(where)], 0
+    asyncio.run(left[0].list())
+    def count(_, what, __):
+        nonlocal number
+        number += what == "call"
+        if number == let_go_at:
+            left.clear()
+    sys.setprofile(count)
+    pid = os.fork()
+    sys.setprofile(None)
+    if pid == 0:
+        os._exit(0)
+    ended(pid)
+    return number
+for position in range(1, calls_made(0) + 1):
+    signal.alarm(20)
+    calls_made(position)
+"""
+
 OF_A_FILE = {
     "a store that is opened meanwhile": A_STORE_THAT_IS_OPENED_MEANWHILE,
     "interrupted while it waits": INTERRUPTED_WHILE_IT_WAITS,
+    "forgotten in the midst of a fork": FORGOTTEN_IN_THE_MIDST_OF_A_FORK,
 }
 
 

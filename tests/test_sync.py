@@ -206,6 +206,48 @@ def test_a_stream_in_a_cycle_is_closed_once_by_a_collection_on_the_runners_own_l
     assert [record.getMessage() for record in caplog.records] == []
 
 
+def test_a_stream_may_be_collected_while_a_store_is_read_that_its_run_waits_for(tmp_path: Path) -> None:
+    script = """
+import asyncio, gc
+from agentloop import Agent, SyncRunner
+from agentloop.events import MessageRecord
+from agentloop.messages import Message
+from agentloop.stores import InMemoryStore
+from agentloop.stream import event_type
+from agentloop.testing import ScriptedModel, calls
+
+class Collecting(Message):
+    def __getattribute__(self, name):
+        if name == "content":
+            gc.collect()
+        return super().__getattribute__(name)
+
+class Cycle:
+    def __init__(self, reads):
+        self.held = (self, reads)
+
+async def hang() -> str:
+    "Never end."
+    await asyncio.Event().wait()
+
+gc.disable()
+store = InMemoryStore()
+said = MessageRecord(message=Collecting(role="user", content="Hello"), tokens=5)
+asyncio.run(store.append("other", [said], expect=0))
+with SyncRunner(Agent(ScriptedModel([calls(hang={}), "done"]), tools=[hang]), store=store) as runner:
+    events = runner.stream("Go", session_id="s")
+    assert any(event_type(event) == "tool_started" for event in events)
+    Cycle(events)
+    del events
+    assert len(asyncio.run(store.read("other"))) == 1
+    assert runner.resume("s").output == "done"
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+
+
 def test_a_stream_may_be_collected_in_the_midst_of_any_call_of_its_runner() -> None:
     runner = SyncRunner(Agent(ScriptedModel(["a"] * 200)), transcripts=None)
     runner.run("Go", session_id="other")

@@ -386,8 +386,7 @@ async def test_what_a_dead_process_was_doing_is_gone_on_with(tmp_path: Path) -> 
     with process(url, "hang", tmp_path) as other:
         other.stdin.write("\n")
         other.stdin.flush()
-        while other.stdout.readline() != "digging\n":
-            pass
+        assert "digging\n" in other.stdout
         other.kill()
         other.wait()
     del team

@@ -13,6 +13,7 @@ from agentloop.durable import RunQueue, Worker
 from agentloop.errors import AgentLoopError, UsageError
 from agentloop.stores import open_store
 from agentloop.testing import ScriptedModel
+from tests.cli_kit import LONGEST_SECONDS
 from tests.test_team import given_to, prompts_of, team_of
 
 ROOT = Path(__file__).parent.parent
@@ -66,14 +67,19 @@ async def test_a_killed_workers_member_goes_on_elsewhere_and_nothing_is_done_twi
     marks, gate = tmp_path / "marks", tmp_path / "gate"
     command = [sys.executable, "-c", WORKS, database, str(marks), str(gate)]
     both = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    while len(dug(marks)) < 2:  # noqa: ASYNC110 — the processes tell by the file
-        await asyncio.sleep(0.05)
-    killed, left = sorted(both, key=lambda each: each.pid != dug(marks)[0])
-    killed.kill()
-    killed.communicate()
-    gate.touch()
-    told = (await asyncio.to_thread(left.communicate))[0].splitlines()
-    assert left.returncode == 0
+    try:
+        async with asyncio.timeout(LONGEST_SECONDS):
+            while len(dug(marks)) < 2:  # noqa: ASYNC110 — the processes tell by the file
+                await asyncio.sleep(0.05)
+        killed, left = sorted(both, key=lambda each: each.pid != dug(marks)[0])
+        killed.kill()
+        gate.touch()
+        told = (await asyncio.to_thread(left.communicate, timeout=LONGEST_SECONDS))[0].splitlines()
+        assert left.returncode == 0
+    finally:
+        for each in both:
+            with each:
+                each.kill()
     assert {line.partition(" ")[2] for line in told} == {"Done."}
     assert [task.result for task in await team.board.tasks()] == ["Done."] * 4
     assert len(dug(marks)) == 4, "what was in flight at the kill does not run again"

@@ -75,9 +75,9 @@ class Warm:
         """Let it end; where it does not, kill it."""
         try:
             self._process.communicate(timeout=LONGEST_END_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.communicate()
+        except subprocess.TimeoutExpired:  # it hangs, or what it forked lives on and holds its output
+            with self._process:
+                self._process.kill()
 
 
 @contextmanager

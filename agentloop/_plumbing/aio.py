@@ -111,8 +111,14 @@ async def call_sync_or_async(
 
 def is_leaked(error: BaseException) -> bool:
     """Whether it is a cancellation that nobody asked for: what was awaited raised it by itself."""
+    is_ours = isinstance(error, asyncio.CancelledError) and asyncio.current_task() is not None
+    return is_ours and not is_cancelled()
+
+
+def is_cancelled() -> bool:
+    """Whether this task was cancelled: what fails at that moment may raise its own fault in place of it."""
     task = asyncio.current_task()
-    return isinstance(error, asyncio.CancelledError) and task is not None and not task.cancelling()
+    return task is not None and task.cancelling() > 0
 
 
 async def _stop(task: asyncio.Task[Any], grace_seconds: float) -> None:

@@ -3,11 +3,12 @@
 No thread crosses a fork: a child begins a loop of its own when it first uses a portal, and never touches the
 one it inherited, whose file descriptors it shares with its parent.
 
-What is dropped may be collected wherever Python allocates, also on the loop's own thread or in the midst of a
-call of the same portal, so closing it waits for nothing that its thread holds.
+What is dropped may be collected wherever Python allocates, also on the loop's own thread, in the midst of a
+call of the same portal, or under a lock that the loop waits for: closing it there waits for nothing.
 """
 
 import asyncio
+import gc
 import os
 import threading
 import weakref
@@ -42,14 +43,16 @@ class Portal:
     def each(self, events: AsyncGenerator[T, None]) -> Iterator[T]:
         """What the generator yields, None being its end; leaving the iteration closes it and waits for that.
 
-        Where the iteration is collected on the portal's own thread, it is closed but not waited for. In a
-        child of a fork it does nothing: the generator is the parent's.
+        Where the iteration is left on the portal's own thread, or collected as garbage, it is closed but not
+        waited for. In a child of a fork it does nothing: the generator is the parent's.
 
         Raises:
             UsageError: as for `run`, or the process was forked since the first of them.
             AgentLoopError: the portal was closed meanwhile.
         """
         self._refuse_own_thread()
+        if _note_collector not in gc.callbacks:
+            gc.callbacks.append(_note_collector)
         with self._lock:
             begun = self._ready()
             begun.open.add(events)
@@ -116,7 +119,7 @@ class Portal:
             if self.closed:  # which winds up all
                 return
             outcome = begun.hand_in(begun.leave(events))
-        if not is_own_thread:
+        if not is_own_thread and threading.get_ident() != _collector:
             outcome.wait()
 
 
@@ -231,6 +234,15 @@ async def _cancel_all(tasks: Iterable[asyncio.Task[Any] | None], *, seconds: flo
         task.cancel()
     if unwanted:
         await asyncio.wait(unwanted, timeout=seconds)
+
+
+_collector = 0
+"""The thread that collects garbage now, whatever locks it holds; 0 for none."""
+
+
+def _note_collector(phase: str, _: object) -> None:
+    global _collector
+    _collector = threading.get_ident() if phase == "start" else 0
 
 
 _ALL: "weakref.WeakSet[Portal]" = weakref.WeakSet()

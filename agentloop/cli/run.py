@@ -253,7 +253,8 @@ async def _run(
     except asyncio.CancelledError:
         run.cancel()
         with suppress(TimeoutError):  # nobody may read any more
-            await asyncio.wait_for(show_all(), _LAST_WORDS_SECONDS)
+            async with asyncio.timeout(_LAST_WORDS_SECONDS):
+                await show_all()
         raise
     finally:
         run.cancel()

@@ -19,7 +19,7 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
-from agentloop._plumbing.aio import in_thread, to_its_end
+from agentloop._plumbing.aio import in_thread, is_cancelled, to_its_end
 from agentloop._plumbing.checks import finite_above_zero
 from agentloop._plumbing.host_logging import leave_to_host, warn
 from agentloop._plumbing.patterns import pattern
@@ -226,7 +226,9 @@ class _Connection:
             while True:
                 try:
                     await self._connect()
-                except Exception as error:  # noqa: BLE001 — SDK, server and network may fail in any way
+                except Exception as error:
+                    if is_cancelled():  # of a group of tasks that fails, only the failure comes out
+                        raise asyncio.CancelledError from error
                     self._why = _why(error)
                 finally:
                     self._be_without()
@@ -333,7 +335,8 @@ class _Connection:
             return ToolAnswer(f"{INTERRUPTED} ({first_line(error)})", "error")
         self._wait = FIRST_WAIT_SECONDS
         with suppress(TimeoutError):  # what the call has changed is there for the next request
-            await asyncio.wait_for(self._looked.wait(), PATIENCE_SECONDS)
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await self._looked.wait()
         text = "\n".join(map(_block_text, result.content))
         if not result.content and result.structured_content is not None:
             text = json.dumps(result.structured_content, ensure_ascii=False)
@@ -509,7 +512,8 @@ async def _end(process: Process, mark: str) -> None:
     assert process.stdin
     process.stdin.close()
     with suppress(TimeoutError):
-        await asyncio.wait_for(process.wait(), GRACE_SECONDS)
+        async with asyncio.timeout(GRACE_SECONDS):
+            await process.wait()
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     await in_thread(kill_marked, mark)

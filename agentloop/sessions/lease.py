@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from time import monotonic, time
 from typing import Any, Literal, TypeAlias, get_args
 
-from agentloop._plumbing.aio import ENDING_SECONDS, to_its_end
+from agentloop._plumbing.aio import ENDING_SECONDS, is_cancelled, to_its_end
 from agentloop._plumbing.checks import finite_above_zero, shown
 from agentloop._plumbing.processes import Process, this_process
 from agentloop.errors import ConflictError, SessionBusyError, StoreError, TakenOverError, UsageError
@@ -120,7 +120,8 @@ async def lets_go(lease: Lease) -> bool:
         await asyncio.sleep(0)
     if work.is_ending:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(work.over.wait(), ENDING_SECONDS)
+            async with asyncio.timeout(ENDING_SECONDS):
+                await work.over.wait()
     return work.over.is_set()
 
 
@@ -317,7 +318,8 @@ class Holder:
                     task.cancel()
                 return
             except Exception:  # noqa: BLE001 — whatever a store may raise: the log is safe without a lease
-                continue
+                if is_cancelled():  # it may have raised that in place of the cancellation
+                    return
 
     async def _renew(self, claim: Claim) -> None:
         """Take the lease again; one that may have run out only where the session is still what it was."""

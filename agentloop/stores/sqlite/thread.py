@@ -62,7 +62,7 @@ class _Open:
 
     def __init__(self, file: SQLiteFile) -> None:
         self._file = file
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # the file may be forgotten in the midst of being let go of
         self._gone = False
         self._thread = WorkThread(f"sqlite {file.path.name}")
         self._stands = threading.Lock()
@@ -94,7 +94,7 @@ class _Open:
 
     def leave(self) -> None:
         """In a child that inherits it open: it is the parent's, and who would use it here opens another."""
-        self._lock, self._gone, self._closed = threading.Lock(), True, _running()
+        self._lock, self._gone, self._closed = threading.RLock(), True, _running()
         self._closed.set_result(None)
 
     def _done(self, turn: "_Turn", work: Callable[[SQLiteFile], T]) -> T:
