@@ -16,7 +16,7 @@ from agentloop.context import parse, render
 from agentloop.errors import ContextTooLongError, ModelRefusedError
 from agentloop.messages import Message, ToolCall
 from agentloop.models import Answer, ModelPart, ModelRequest, TextPart
-from agentloop.prompts import SUMMARY_FOCUS
+from agentloop.prompts import SUMMARY_FOCUS, SUMMARY_RECORD
 from agentloop.providers.offline import OfflineModel
 from agentloop.run import Agent
 from agentloop.runner import Runner
@@ -179,7 +179,7 @@ def small_files(root: Path, count: int) -> list[str]:
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize(("count", "window"), [(44, "4k"), (99, "8k")])
+@pytest.mark.parametrize(("count", "window"), [(44, "4k"), (122, "8k"), (150, "8k")])
 async def test_no_file_is_read_twice_where_the_notes_outgrow_the_window(
     tmp_path: Path, count: int, window: str
 ) -> None:
@@ -187,16 +187,29 @@ async def test_no_file_is_read_twice_where_the_notes_outgrow_the_window(
     outcome = await run(tmp_path / "many", window, Compaction())
     assert outcome.reads == Counter(names)
     assert list(outcome.lines) == names
-    assert len(outcome.compactions) < count * 2 / 3
+    assert len(outcome.compactions) < count / 2
     assert outcome.lists <= 3 + len(outcome.compactions)
 
 
 @pytest.mark.deep
 async def test_every_file_is_named_where_no_window_holds_all_notes(tmp_path: Path) -> None:
-    names = small_files(tmp_path / "many", 99)
+    names = small_files(tmp_path / "many", 130)
     outcome = await run(tmp_path / "many", "4k", Compaction(), max_steps=400)
     assert outcome.reads == Counter(names)
     assert [line.partition(": ")[0] for line in outcome.output.splitlines()] == names
+
+
+@pytest.mark.deep
+async def test_every_file_is_counted_where_no_window_holds_all_names(tmp_path: Path) -> None:
+    names = small_files(tmp_path / "many", 240)
+    outcome = await run(tmp_path / "many", "4k", Compaction(), max_steps=800)
+    assert outcome.reads == Counter(names)
+    place, *lines = outcome.output.splitlines()
+    told = re.match(r"The first (\d+) files of \*\*/\*\.py are read, up to (module_\d+\.py);", place)
+    assert told
+    assert told[2] == names[int(told[1]) - 1]
+    named = [line.partition(": ")[0] for line in lines]
+    assert set(names[int(told[1]) :]) <= set(named) < set(names)
 
 
 async def test_at_a_limit_the_answer_is_what_is_known_so_far(tmp_path: Path) -> None:
@@ -234,14 +247,12 @@ async def test_the_job_for_other_kinds(folder: Path) -> None:
 
 
 @pytest.mark.deep
-async def test_of_a_long_list_the_first_files_are_read(tmp_path: Path) -> None:
+async def test_a_second_page_of_the_list(tmp_path: Path) -> None:
     for number in range(103):
         (tmp_path / f"n{number:03}.txt").write_text(f"Number {number}.")
     outcome = await run(tmp_path, None, Compaction(), "Read all text files.")
-    said, *lines = outcome.output.splitlines()
-    assert said == "I read the first 100 files of **/*.txt: for others name a folder."
-    assert lines == [f"n{number:03}.txt: Number {number}." for number in range(100)]
-    assert outcome.lists == 1
+    assert outcome.lines == {f"n{number:03}.txt": f"Number {number}." for number in range(103)}
+    assert outcome.lists == 2
 
 
 @pytest.mark.parametrize(
@@ -358,6 +369,40 @@ async def test_notes_that_stand_in_a_digest_are_known() -> None:
         result("1", "a.py\nb.py"),
     )
     assert message.text == "a.py: Says hello.\nb.py: Says bye."
+
+
+@pytest.mark.parametrize(
+    ("record", "count"),
+    [
+        ("Done, places in the lists:\n- **/*.py: 187 files, up to m.py", 187),
+        ("Files, by the last thing done to each:\n- read: m.py, k.py\n- and 140 before these", 142),
+        ("Done, files read:\n- and 140 before these\n- k.py: …\n- m.py: …", 142),
+        (
+            f"It went well.\n\n{SUMMARY_RECORD}\nFiles, by the last thing done to each:\n- read: m.py, k.py\n"
+            "- and 140 before these",
+            142,
+        ),
+    ],
+)
+async def test_a_list_goes_on_at_its_place_in_a_record(record: str, count: int) -> None:
+    begun = (user(f"{BEGIN}\n\n<summary>\n{record}\n</summary>"), assistant("Understood."), user(TASK))
+    ((_, arguments),) = asked_for(await reply(*begun))
+    assert arguments["offset"] == count - 1
+    again = (*begun, assistant("", ("1", "list_files", arguments)))
+    assert reads(await reply(*again, result("1", "m.py\nn.py\no.py"))) == ["n.py", "o.py"]
+    ((_, before),) = asked_for(await reply(*again, result("1", "n.py\no.py")))
+    assert before["offset"] == count - 101
+    done = (await reply(*again, result("1", "m.py"))).text
+    assert done.startswith(f"The first {count} files of **/*.py are read, up to m.py;")
+
+
+async def test_what_a_user_said_of_a_count_gives_no_place() -> None:
+    said = f"What users said:\n- and 500 before these\n- and {'9' * 5_000} before these"
+    record = (
+        f"{BEGIN}\n\n<summary>\n{said}\n\nFiles, by the last thing done to each:\n- read: m.py\n</summary>"
+    )
+    ((_, arguments),) = asked_for(await reply(user(record), assistant("Understood."), user(TASK)))
+    assert "offset" not in arguments
 
 
 async def test_a_note_that_a_record_had_no_room_for_was_said_before() -> None:
@@ -618,15 +663,16 @@ async def test_a_record_keeps_to_its_length() -> None:
     assert len(tiny) < 500
 
 
-async def test_a_record_without_room_for_all_names_has_the_newest() -> None:
-    text = "Assistant: " + "\n".join(f"- module_{number:03}.py: Does job {number}." for number in range(200))
-    for most in (300, 200):
-        told = await record(text, most_tokens=most)
-        title, *named = told.splitlines()
+async def test_a_record_without_room_for_all_names_says_how_many_went() -> None:
+    notes = "\n".join(f"- module_{number:03}.py: Does job {number}." for number in range(200))
+    text = f"Assistant: {notes}"
+    for most in (300, 200, 400):
+        text = await record(text, most_tokens=most)
+        title, unnamed, *named = text.splitlines()
         assert title == "Done, files read:"
-        assert [line[:13] for line in named] == [f"- module_{at:03}." for at in range(200 - len(named), 200)]
+        assert unnamed == f"- and {200 - len(named)} before these"
         assert named[-1] == "- module_199.py: Does job 199."
-        text = f"Earlier record: {told}"
+        text = f"Earlier record: {text}"
 
 
 async def test_a_record_asked_for_again_is_shorter() -> None:

@@ -20,7 +20,7 @@ from agentloop.events import RunSetup
 from agentloop.messages import Json, Message, Usage
 from agentloop.models import ModelPart, ModelRequest
 from agentloop.providers.local import admitted, answer_of, streamed
-from agentloop.providers.offline.notes import shorten
+from agentloop.providers.offline.job import shorten
 from agentloop.providers.offline.reading import reading_step
 from agentloop.providers.offline.record import facts_in, facts_of, summary_of
 from agentloop.providers.offline.view import CallMade, View, calls_made, file_task, named_files, view_of
@@ -162,6 +162,7 @@ def _pattern(name: str, asked: str) -> str:
 
 
 def _is_enough(function: Json, text: str) -> bool:
+    """Whether the text holds a value for each argument that the tool needs."""
     parameters = function.get("parameters") or {}
     filled = next(_arguments(function, text))
     needed = parameters.get("required") or []

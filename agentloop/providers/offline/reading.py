@@ -1,9 +1,9 @@
 """The offline model's one job: list the files, read them a few side by side, note what each says, answer.
 
-Where it stands is read from the messages alone: listings, reads not yet noted, and its notes. A listing that
-was shortened counts for the part in sight; one that is gone is made again. No file that is noted is read
-again, nor one whose note a record had no room for: its note was said in the session, and the answer says so.
-What a file says of itself is found by its kind (`_FINDERS`).
+Where it stands is read from the messages alone: listings, reads not yet noted, and the job as it was told
+(`job`). A listing that was shortened counts for the part in sight; one that is gone is made again, from the
+place in it. No file that is noted is read again, nor one whose note a record had no room for: its note was
+said in the session, and the answer says so. What a file says of itself is found by its kind (`_FINDERS`).
 """
 
 import re
@@ -13,8 +13,17 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from agentloop.messages import Json, Message
-from agentloop.providers.offline.notes import GONE, note_lines, notes_of, shorten
-from agentloop.providers.offline.view import FileTask, View, calls_made
+from agentloop.providers.offline.job import (
+    GONE,
+    Place,
+    is_in_order,
+    job_in,
+    lists_in,
+    note_lines,
+    paths_in,
+    shorten,
+)
+from agentloop.providers.offline.view import CallMade, FileTask, View, calls_made
 
 LONGEST = 120
 _MOST_NAMES = 6
@@ -40,8 +49,7 @@ _DEFINITION = re.compile(
     r"(?:def|class|function|fn|func|struct|enum|trait|interface|type|module)[ \t]+(\w+)",
     re.MULTILINE,
 )
-MOST_FILES = 100
-"""So many files of a pattern are read, the first ones of the list."""
+LISTED_AT_ONCE = 100
 LINES_READ = 60
 TRIES = 2
 _SAID_BEFORE = "was read; its note was said before, in this session"
@@ -62,10 +70,14 @@ def reading_step(task: FileTask, view: View, side_by_side: int) -> Message:
     """The next message of the job: notes of what was just read, beside the next calls; or the answer."""
     if missing := {"list_files", "read_file"} - view.tool_names:
         return Message.assistant(f"To read files I need the tool {' and '.join(sorted(missing))}.")
-    noted = notes_of(view.own_records, view.since, task)
-    fresh = {path: what for path, what in _read(view) if path not in noted}
-    known = {**noted, **fresh}
-    listings = {pattern: _listing(pattern, view) for pattern in task.patterns}
+    job = job_in(view.own_records, view.since, task)
+    fresh = {path: what for path, what in _read(view) if path not in job.notes}
+    known = {**job.notes, **fresh}
+    lists = lists_in(view.since)
+    listings = {
+        pattern: _listing(pattern, view, lists.get(pattern), job.places.get(pattern, Place()))
+        for pattern in task.patterns
+    }
     wanted = [*task.paths, *(path for listing in listings.values() for path in listing.paths)]
     pending = [path for path in dict.fromkeys(wanted) if path not in known]
     notes = "\n".join(note_lines(fresh))
@@ -78,7 +90,7 @@ def reading_step(task: FileTask, view: View, side_by_side: int) -> Message:
     if open_lists:
         calls = [_list_call(pattern, offset) for pattern, offset in open_lists.items()]
         return _call_message(view, "list_files", calls, notes or "I look which files there are.")
-    return Message.assistant(_answer(task, known, listings))
+    return Message.assistant(_answer(task, known, listings, job.places))
 
 
 def _call_message(view: View, tool: str, arguments: list[dict[str, object]], text: str) -> Message:
@@ -91,11 +103,12 @@ def _call_message(view: View, tool: str, arguments: list[dict[str, object]], tex
 
 
 def _list_call(pattern: str, offset: int) -> dict[str, object]:
-    call: dict[str, object] = {"pattern": pattern, "limit": MOST_FILES}
+    call: dict[str, object] = {"pattern": pattern, "limit": LISTED_AT_ONCE}
     return call | ({"offset": offset} if offset else {})
 
 
 def _read(view: View) -> Iterator[tuple[str, str]]:
+    """The files read since it was asked, each with what it says of itself."""
     broken_off: Counter[str] = Counter()
     for done in calls_made(view.since):
         path = done.arguments.get("path")
@@ -132,36 +145,45 @@ def _numbered(result: str) -> Iterator[str]:
             return
 
 
-def _listing(pattern: str, view: View) -> _Listing:
-    """What is in sight of a list that begins with the first file; without that it is made again."""
-    asked = [
-        done
-        for done in calls_made(view.since)
-        if done.name == "list_files" and done.arguments.get("pattern") == pattern
-    ]
-    made = sorted((done for done in asked if not done.broken_off), key=lambda done: done.offset)
-    if not made and len(asked) >= TRIES:
-        return _Listing((), None, "the list was broken off")
-    if not made or made[0].offset:
-        return _Listing((), 0)
-    paths, newest = list(dict.fromkeys(path for done in made for path in done.listed)), made[-1]
+def _listing(pattern: str, view: View, made: Sequence[CallMade] | None, place: Place) -> _Listing:
+    """What is in sight of the list behind the place; without any, it goes on one before that.
+
+    What was listed may have begun too late, since files come and go: then the list goes on before that.
+    """
+    if not made:
+        asked = [
+            done.arguments.get("pattern") for done in calls_made(view.since) if done.name == "list_files"
+        ]
+        if asked.count(pattern) >= TRIES:
+            return _Listing((), None, "the list was broken off")
+        return _Listing((), max(0, place.count - 1))
+    paths, first, newest = paths_in(made), made[0].offset, made[-1]
+    last = place.last if is_in_order(paths) else ""
+    if first and last and (not paths or paths[0] > last):
+        return _Listing((), max(0, first - LISTED_AT_ONCE))
     found, lines = len(newest.listed), len((newest.result or "").strip().split("\n"))
-    ended = found == 0 or (found == lines and found < MOST_FILES) or len(paths) >= MOST_FILES
-    goes_on_at = None if ended else newest.offset + found
-    return _Listing(tuple(paths[:MOST_FILES]), goes_on_at, None if found else newest.result)
+    ended = found == 0 or (found == lines and found < LISTED_AT_ONCE)
+    behind = tuple(path for path in paths if path > last)
+    return _Listing(behind, None if ended else newest.offset + found, None if found else newest.result)
 
 
-def _answer(task: FileTask, known: Mapping[str, str], listings: Mapping[str, _Listing]) -> str:
-    """Each file with its note, behind what is said of a list that is too long."""
+def _answer(
+    task: FileTask, known: Mapping[str, str], listings: Mapping[str, _Listing], places: Mapping[str, Place]
+) -> str:
+    """Each file with its note; of those whose names went, too, how many there are."""
     lines = [
         f"{path}: {_SAID_BEFORE if known[path] == GONE else known[path]}"
         for path in sorted(known)
         if task.takes_in(path)
     ]
-    if lines:
-        cut = [pattern for pattern, each in listings.items() if len(each.paths) == MOST_FILES]
-        told = (f"I read the first {MOST_FILES} files of {each}: for others name a folder." for each in cut)
-        return "\n".join((*told, *lines))
+    gone = [
+        f"The first {place.count} files of {pattern} are read, up to {place.last}; "
+        "their notes were said before, in this session."
+        for pattern, place in places.items()
+        if pattern in task.patterns and place.count > sum(map(FileTask(patterns=(pattern,)).takes_in, known))
+    ]
+    if lines or gone:
+        return "\n".join((*gone, *lines))
     complaints = [" ".join(each.complaint.split())[:200] for each in listings.values() if each.complaint]
     pattern = ", ".join(task.patterns)
     return f"I found no file of the kind {pattern} here." + "".join(

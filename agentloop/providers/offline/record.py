@@ -1,15 +1,28 @@
-"""The offline model's summaries: its notes, what speaks of the focus, and a digest of the rest."""
+"""The offline model's summaries: the state of its job, what speaks of the focus, and a digest of the rest."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from agentloop.compaction.digest import NAMED, digest
+from agentloop.compaction.digest import FILES, NAMED, digest, parse_records
 from agentloop.context import Entry, TokenCounter, parse, prose_of
-from agentloop.messages import Message
+from agentloop.messages import Message, ToolCall
 from agentloop.prompts import SUMMARY_FOCUS, summary_message
-from agentloop.providers.offline.notes import notes_of, notes_section, without_notes
-from agentloop.providers.offline.view import FOCUS, View, digest_in, is_ours
+from agentloop.providers.offline.job import Job, is_note, job_in, notes_in, with_dashes
+from agentloop.providers.offline.view import (
+    ANY_FILE,
+    FOCUS,
+    LEFT_OUT,
+    OWN,
+    PLACES,
+    READ,
+    FileTask,
+    View,
+    file_task,
+    is_ours,
+    questions_in,
+    sections,
+)
 
 _OWN_TOOLS = ("list_files", "read_file")
 DIGEST_SHARE = 0.3
@@ -45,18 +58,19 @@ def summary_of(view: View, *, most_tokens: int, counter: TokenCounter) -> str:
 
     It has at most about `most_tokens`.
 
-    It is the digest of what was said, with the notes and what speaks of the focus before it. Of an earlier
-    record the notes are said again, and the digest takes in the rest: records do not nest.
+    It is the digest of what was said, with what speaks of the focus and with the state of the job before it.
+    Of an earlier record the job is said again, and the digest takes in the rest: records do not nest.
     """
     asked = _read(view)
     most = int(most_tokens * (SHORTER if asked.again else 1))
-    notes = notes_of([asked.earlier], asked.said, None)
+    job, said = _job_of(asked.earlier, asked.said)
     focused = _focus_section(asked, int(most * FOCUS_SHARE), counter)
-    entries = list(_entries(_beside(asked.said), asked.prose, digest_in(asked.earlier)))
+    rest = "\n\n".join(filter(None, _other_sections(asked.earlier, job)))
+    entries = list(_entries(said, asked.prose, rest))
     left = most - counter(focused)
     least = digest(entries, max_tokens=max(1, int(left * DIGEST_SHARE)), counter=counter)
     least_tokens = counter(least.partition(NAMED)[0])
-    own = notes_section(notes, most_tokens=left - least_tokens - 4, counter=counter, again=asked.again)
+    own = job.text(most_tokens=left - least_tokens - 4, counter=counter, again=asked.again)
     body = digest(entries, max_tokens=max(1, left - counter(own) - 4), counter=counter)
     return "\n\n".join(part for part in (own, focused, body) if part) or "Nothing was asked yet."
 
@@ -89,6 +103,7 @@ def _read(view: View) -> _Question:
 
 
 def _focus_section(asked: _Question, most_tokens: int, counter: TokenCounter) -> str:
+    """The sentences that have a word of the focus, the newest that fit."""
     wanted = set(re.findall(r"\w{4,}|\d+", asked.focus.lower()))
     if not wanted:
         return ""
@@ -117,13 +132,53 @@ def _entries(said: Iterable[Message], prose: str, rest: str) -> Iterator[Entry]:
         yield Entry(seq=seq, at=seq, message=message, original=message, tokens=0)
 
 
-def _beside(messages: Sequence[Message]) -> Iterator[Message]:
+def _job_of(record: str, messages: Sequence[Message]) -> tuple[Job, list[Message]]:
+    """The job by an earlier record and by what was said since, and what of that is no part of the job."""
+    asked = [*questions_in(record), *(message.text for message in messages if message.role == "user")]
+    own_calls = any(call.name in _OWN_TOOLS for message in messages for call in message.tool_calls)
+    is_own = own_calls or any(map(file_task, asked)) or any(title in record for title in (PLACES, READ))
+    if asked and not is_own:
+        return Job(), list(messages)
+    task = file_task(asked[-1]) if asked else ANY_FILE
+    job = job_in([record], messages, task)
+    return job, list(_messages_beside(messages, task, job.notes))
+
+
+def _messages_beside(
+    messages: Sequence[Message], task: FileTask | None, read: Collection[str]
+) -> Iterator[Message]:
     """The messages without notes, and without the calls and results that lead to them."""
-    own = {call.id for message in messages for call in message.tool_calls if call.name in _OWN_TOOLS}
+    calls = [call for message in messages for call in message.tool_calls]
+    own = {call.id for call in calls if call.name == "list_files" or _is_read(call, task, read)}
     for message in messages:
         if message.role == "tool" and (message.name == "list_files" or message.tool_call_id in own):
             continue
         others = tuple(call for call in message.tool_calls if call.id not in own)
-        text = without_notes(message.text) if message.role == "assistant" else message.text
+        is_said = message.role == "assistant"
+        text = "\n".join(line for line in message.text.split("\n") if not (is_said and is_note(line)))
         if text.strip() or others or message.role == "tool":
             yield replace(message, content=text or None, tool_calls=others)
+
+
+def _is_read(call: ToolCall, task: FileTask | None, read: Collection[str]) -> bool:
+    path = (call.decoded() or {}).get("path") if call.name == "read_file" else None
+    return isinstance(path, str) and (path in read or bool(task and task.takes_in(path)))
+
+
+def _other_sections(record: str, job: Job) -> Iterator[str]:
+    """The sections of a record without what the job says: the stand-in's own, notes, and files read."""
+    is_own = False
+    for title, body in sections(record):
+        is_own = title in OWN or (is_own and title == LEFT_OUT)
+        if not is_own:
+            lines = [line for line in body.strip("\n").split("\n") if not _is_told(line, title, job)]
+            text = "\n".join(lines).rstrip()
+            yield f"{title}\n{text}" if title and text else text
+
+
+def _is_told(line: str, title: str, job: Job) -> bool:
+    """Whether the job says it: a note, with or without its dash, or the files that a digest says are read."""
+    if title == FILES:
+        told = parse_records([("digest", f"{title}\n{line}")])
+        return any(path in job.notes for path, _ in told.files) or bool(told.more_files and job.notes)
+    return any(path in job.notes for path in notes_in(with_dashes(line.removeprefix("  "))))

@@ -14,10 +14,14 @@ from agentloop.context import prose_of, record_in
 from agentloop.messages import Json, Message, ToolCall
 from agentloop.models import ModelRequest
 
+PLACES = "Done, places in the lists:"
 READ = "Done, files read:"
 FOCUS = "Of the focus:"
-_OWN = re.compile(rf"^(?:{READ}|{FOCUS})\n(?:- .*\n?)*\n*", re.MULTILINE)
-"""The stand-in's own sections of a record; the others are those of a digest."""
+OWN = (PLACES, READ, FOCUS)
+"""The headings of the stand-in's own sections of a record; the others are those of a digest."""
+LEFT_OUT = "…"
+"""The line of a digest that stands for lines left out: what follows is under no heading that is known."""
+_HEADING = re.compile(r"^(?:[A-Z][^\n:]{0,60}:|…)[ \t]*$", re.MULTILINE)
 _KINDS: dict[str, tuple[str, ...]] = {
     "python": ("py",),
     "markdown": ("md",),
@@ -88,6 +92,7 @@ class CallMade:
 
     @property
     def offset(self) -> int:
+        """Where in the list a part begins."""
         offset = self.arguments.get("offset", 0)
         return offset if isinstance(offset, int) else 0
 
@@ -131,6 +136,7 @@ class View:
 
     @property
     def tool_names(self) -> frozenset[str]:
+        """The names of the tools offered."""
         return frozenset(name for name, _ in self.tool_functions())
 
     def tool_functions(self) -> Iterator[tuple[str, Json]]:
@@ -146,6 +152,7 @@ class View:
 
 
 def view_of(request: ModelRequest) -> View:
+    """The request, read."""
     messages = [Message.from_openai(message) for message in request.messages]
     records = tuple(record_in(message)[1] for message in messages if is_record(message))
     said = [message for message in messages if not is_record(message)]
@@ -185,7 +192,7 @@ def is_record(message: Message) -> bool:
 
 def is_ours(record: str) -> bool:
     """Whether every line of the record is of a form that a digest or the stand-in writes."""
-    return is_digest(record, (READ, FOCUS, "…"))
+    return is_digest(record, (*OWN, LEFT_OUT))
 
 
 def questions_in(record: str) -> list[str]:
@@ -193,9 +200,13 @@ def questions_in(record: str) -> list[str]:
     return list(parse_records([("digest", record)]).asked)
 
 
-def digest_in(record: str) -> str:
-    """A record that is ours without the stand-in's own sections."""
-    return _OWN.sub("", record)
+def sections(record: str) -> Iterator[tuple[str, str]]:
+    """The headings of a record, each with what stands under it; what stands before the first has none."""
+    start, title = 0, ""
+    for heading in _HEADING.finditer(record):
+        yield title, record[start : heading.start()]
+        title, start = heading.group().strip(), heading.end()
+    yield title, record[start:]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,8 +217,13 @@ class FileTask:
     paths: tuple[str, ...] = ()
 
     def takes_in(self, path: str) -> bool:
+        """Whether a file is meant, by its name."""
         name = path.rpartition("/")[2]
         return path in self.paths or any(fnmatch(name, each.rpartition("/")[2]) for each in self.patterns)
+
+
+ANY_FILE = FileTask(patterns=("*",))
+"""What is taken for the task where nobody in sight asks for anything."""
 
 
 def file_task(text: str) -> FileTask | None:
