@@ -514,6 +514,57 @@ def test_twice_the_text_takes_twice_the_operations(piece: str) -> None:
     assert counted[1] <= 2.1 * counted[0] + 200
 
 
+ALL_WRITINGS = "%252541\x1b[m\u200b"
+"""What makes twelve views of a text."""
+
+SECRET_PIECES = st.sampled_from(
+    ["https://a:b@", f" AKIA{'A1' * 8} ", KEY, "password=ab12cdefgh ", f"{GITHUB}\n"]
+)
+
+
+@pytest.mark.many(12)
+@given(st.lists(SECRET_PIECES, min_size=1, max_size=4), cuts, st.sampled_from(["", "so it is ", "token: "]))
+def test_many_secrets_in_many_writings_go_as_one(parts: list[str], pieces: list[int], before: str) -> None:
+    secrets = Secrets([KEY])
+    many = ALL_WRITINGS.join(parts * (100 // len(parts) + 1))
+    apart = "plain words " * 20
+    text = f"{before}{many} {apart}{GITHUB}, {apart}{many}"
+    clean = secrets(text)
+    assert clean.count("[redacted: secrets]") == 2
+    assert clean.count("[redacted: ") <= 3 + 4 * len(parts)
+    assert f"{apart}[redacted: GitHub token], {apart}" in clean
+    assert secrets(clean) == clean
+    assert in_pieces(secrets, text, [100 * size for size in pieces]) == clean
+
+
+@pytest.mark.parametrize("begin", ["-----BEGIN PRIVATE KEY----- ", "https://a:b@" * 80])
+def test_a_block_around_many_secrets_in_many_writings_goes_whole(begin: str) -> None:
+    many = f"https://a:b@{ALL_WRITINGS}" * 40
+    text = f"{many}{begin}{many}-----END PRIVATE KEY-----{many}"
+    clean = Secrets()(text)
+    assert clean == f"https://a:[redacted: secrets]@{ALL_WRITINGS}"
+
+
+@pytest.mark.parametrize("write", [str, json.dumps, lambda text: json.dumps(f"\x1b[1m{text}\x1b[0m")])
+def test_many_secrets_in_few_writings_go_one_by_one(write: Callable[[str], str]) -> None:
+    text = write("".join(f"SERVICE_{number}_API_KEY={A40}\nNAME=me\n" for number in range(90)))
+    clean = Secrets()(text)
+    assert clean == text.replace(A40, "[redacted: secret]")
+    assert in_pieces(Secrets(), text, [300]) == clean
+
+
+@pytest.mark.parametrize("piece", ["https://a:b@" * 3, "token: ab12cdefghijklmnopq\n" * 2, KEY])
+def test_many_secrets_take_few_operations_in_however_many_writings(piece: str) -> None:
+    secrets, counted = Secrets([KEY]), []
+    for between in (" " * len(ALL_WRITINGS), ALL_WRITINGS):
+        text = f"{piece}{between}" * 1_000
+        secrets(text[:100])
+        with operations() as step_by_step:
+            secrets(text)
+        counted.append(step_by_step.total())
+    assert counted[1] <= 3 * counted[0]
+
+
 MOST_TIMES = 500
 """So often a pattern may try again what it has repeated."""
 

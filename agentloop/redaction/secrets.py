@@ -8,10 +8,11 @@ import re
 from array import array
 from base64 import b64encode
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import islice
+from operator import itemgetter
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from agentloop._plumbing.checks import shown
@@ -61,6 +62,9 @@ MARK = "[redacted: "
 KNOWN = "known value"
 """The kind of a value that was given; that of a shape is its own."""
 
+DENSE = "secrets"
+"""The kind of many and all that stands between them."""
+
 
 class Span(NamedTuple):
     """From `start` to before `end`; a mark that stands there already has no kind.
@@ -78,18 +82,13 @@ class Span(NamedTuple):
 def joined(spans: Iterable[Span]) -> list[Span]:
     """The spans in order, those that overlap as one of the first one's kind; marks stay as they are."""
     result: list[Span] = []
-    for span in sorted(dict.fromkeys(spans), key=lambda each: (each.start, -each.end)):
+    for span in sorted(sorted(dict.fromkeys(spans), key=itemgetter(1), reverse=True), key=itemgetter(0)):
         last = result[-1] if result else None
         if last is None or span.start >= last.end:
             result.append(span)
         elif span.kind and last.kind:
-            result[-1] = Span(
-                last.start,
-                max(last.end, span.end),
-                last.kind,
-                min(last.first, span.first),
-                max(last.last, span.last),
-            )
+            first, until = min(last.first, span.first), max(last.last, span.last)
+            result[-1] = Span(last.start, max(last.end, span.end), last.kind, first, until)
     return result
 
 
@@ -109,6 +108,18 @@ LEAST_VALUE_CHARS = 4
 
 _NEAR_CHARS = 2_000
 """What is further from a match is no other where that is gone, unless it is of a block in PEM form."""
+
+_DENSE_CHARS = 100
+"""Where no secret is further from the next, a text is full of them."""
+
+_LONG_CHARS = 1_000
+"""Few secrets are longer: one that reaches out of what is full begins or ends so near to its border."""
+
+_LEAST_DENSE_CHARS = 2 * _LONG_CHARS + _DENSE_CHARS
+"""More than these are taken out together; what is left of them at both ends is too little for that."""
+
+_FEW_VIEWS = 4
+"""Each letter is looked at in so many views, however full of secrets the text is."""
 
 _CHARS_AN_ANCHOR = 256
 """To search so much of a text takes no longer than to look around one place of it."""
@@ -138,7 +149,9 @@ class Secrets:
     Both are found in base64 too, and with any of their letters escaped as in JSON or in a URL, up to three
     times, and with colours and letters of no width between. A private key in PEM form of which the first or
     the last line is missing goes too, also in a numbered listing; lines from its middle alone look like any
-    other base64 and stay. It takes time linear in the text. Doing it twice changes nothing more.
+    other base64 and stay. Over 2,000 letters in more than four writings (escaped, with colours) with no 100
+    of them between two secrets are taken out as one, `[redacted: secrets]`. It takes time linear in the text.
+    Doing it twice changes nothing more.
 
     Example:
         >>> Secrets(values=["correct horse"])("It is correct horse, or ghp_" + "x1" * 18 + ".")
@@ -159,7 +172,7 @@ class Secrets:
     def __post_init__(self) -> None:
         values, shapes = _checked_values(self.values), _checked_shapes(self.shapes)
         forms = sorted({form for value in values for form in _plain_forms(value)})
-        marks = {f"{MARK}{kind}]" for kind in (KNOWN, *(shape.kind for shape in shapes))}
+        marks = {f"{MARK}{kind}]" for kind in (KNOWN, DENSE, *(shape.kind for shape in shapes))}
         made = {
             "values": values,
             "shapes": shapes,
@@ -178,7 +191,7 @@ class Secrets:
 
     def known(self, text: str, /) -> str:
         """The text without the known values; what has the shape of a secret stays."""
-        return replaced(text, joined([*self._marks(text), *self._known(list(views_of(TextView(text))))]))
+        return replaced(text, self._values_in(text, list(views_of(TextView(text)))))
 
     def settled(self, text: str, /) -> int:
         """How much of the text can be shown, as whatever follows makes no part of it a secret.
@@ -190,14 +203,15 @@ class Secrets:
         whole = TextView(text[: finished(text)])
         views = list(views_of(whole))
         end = word_start(text, min(view.place(self._begun(view.text)) for view in views))
-        if known := joined([*self._marks(whole.text), *self._known(views)]):
+        if known := self._values_in(whole.text, views):
             views = list(views_of(whole.replaced([(span.start, span.end) for span in known], NOTHING)))
         for held in (open_block, partial(words_end, openers=self._openers), body_start):
             places = [view.place(held(view.text, at=view.until(end))) for view in views]
             end = word_start(text, min(places))
         for span in reversed(self._found(text)):
-            if span.first < end < span.last:
-                # What a name or a prefix stands behind decides, too, whether it is one.
+            if span.first < end <= (span.last + _DENSE_CHARS if span.kind else span.last - 1):
+                # What a name or a prefix stands behind decides, too, whether it is one; and what follows at
+                # once, whether all goes together.
                 end = word_start(text, span.first)
         return end
 
@@ -213,12 +227,12 @@ class Secrets:
         views = list(views_of(TextView(text)))
         shapes = self._hinted_in(views)
         most = MOST_CHARS if PRIVATE_KEY in shapes else _NEAR_CHARS
-        found = joined([*self._marks(text), *self._known(views)])
+        found = self._values_in(text, views)
         taken = [(span.start, span.end) for span in found]
         for _ in range(_MOST_ROUNDS):
             if taken:
                 views = list(views_of(TextView(text).replaced(taken, NOTHING)))
-            if not (shaped := list(self._shaped(views, shapes))):
+            if not (shaped := list(_looked(text, views, partial(self._shaped, shapes), taken))):
                 break
             found = joined([*found, *shaped])
             # What stands beside a match may be one where that is gone; what is far stays as it is.
@@ -230,62 +244,101 @@ class Secrets:
         outer = dict.fromkeys((views[0], views[-1].since or views[0], views[-1]))
         return [shape for shape, _ in _hinted(self.shapes, *(view.text.lower() for view in outer))]
 
-    def _marks(self, text: str) -> list[Span]:
-        found = self._mark.finditer(text) if MARK in text else ()
-        return [Span(*match.span(), "", *match.span()) for match in found]
+    def _values_in(self, text: str, views: Sequence[TextView]) -> list[Span]:
+        """The known values and the marks that stand in the text, in order and apart."""
+        marks = self._mark.finditer(text) if MARK in text else ()
+        known = _looked(text, views, self._known) if self._forms else ()
+        return joined([*(Span(*mark.span(), "", *mark.span()) for mark in marks), *known])
 
-    def _known(self, views: Sequence[TextView]) -> Iterator[Span]:
-        looks = [(view, view.since, self._forms) for view in views if self._forms]
-        looks += [(view.unfolded, view.since, self._base64) for view in views if self._base64]
-        for view, since, forms in looks:
-            places = [place for form in forms for place in _places(view.text, form)]
-            around = [(start - 1, end + 1) for start, end in places]
-            for place, origin in zip(places, view.origins(around, since), strict=True):
-                if not origin:
-                    span = view.span(*place)
-                    yield Span(*span, KNOWN, *span)
+    def _known(self, views: Iterable[TextView]) -> Iterator[list[Span]]:
+        """The values in each view."""
+        for view in views:
+            looks = ((view, self._forms), (view.unfolded, self._base64))
+            found = [
+                each.span(*place)
+                for each, forms in looks
+                for form in forms
+                for place in _places(each.text, form)
+            ]
+            yield [Span(*span, KNOWN, *span) for span in found]
 
-    def _shaped(self, views: Sequence[TextView], shapes: Iterable[Shape]) -> Iterator[Span]:
-        """The matches of these in the views, but for those that the view before has too; of all in base64."""
-        for shape in shapes:
-            found: dict[TextView | None, set[Place]] = {None: set()}
-            for view in views:
-                wholes, secrets = _matches(shape, view.text)
-                before, found[view] = found[view.since], set(wholes)
-                origins = view.origins(wholes, view.since) if before else [None] * len(wholes)
-                for whole, secret, origin in zip(wholes, secrets, origins, strict=True):
-                    if origin not in before:
-                        yield from _span(view, shape, whole, secret)
+    def _shaped(self, shapes: Sequence[Shape], views: Iterable[TextView]) -> Iterator[list[Span]]:
+        """The matches of these in each view, but for those that the view before has too; of all in base64."""
+        found: dict[tuple[Shape, TextView | None], set[Place]] = {}
         read = set[Run]()
         for view in views:
+            spans: list[Span] = []
+            for shape in shapes:
+                matches = _matches(shape, view.text)
+                wholes = [whole for whole, _ in matches]
+                before, found[shape, view] = found.get((shape, view.since)), set(wholes)
+                if before:
+                    origins = view.origins(wholes, view.since)
+                    matches = [each for each, at in zip(matches, origins, strict=True) if at not in before]
+                spans += _spans(view, shape, matches)
             for said in in_base64(view.unfolded, read):
-                yield from self._said(said)
-
-    def _said(self, said: Base64View) -> Iterator[Span]:
-        lowered = said.text.lower()
-        for shape, hints in _hinted(self.shapes, lowered):
-            for begin, end in said.parts(lowered, hints):
-                for (first, last), (start, until) in zip(*_matches(shape, said.text[begin:end]), strict=True):
-                    whole, secret = (begin + first, begin + last), (begin + start, begin + until)
-                    yield from _span(said, shape, whole, secret)
+                lowered = said.text.lower()
+                for shape, hints in _hinted(self.shapes, lowered):
+                    for begin, end in said.parts(lowered, hints):
+                        spans += _spans(said, shape, _matches(shape, said.text[begin:end]), begin)
+            yield spans
 
 
-def _span(view: TextView | Base64View, shape: Shape, whole: Place, secret: Place) -> Iterator[Span]:
-    """What a match in a view is in the text; nothing where it holds no secret."""
-    if secret[0] < secret[1]:
-        written = view.span(*secret)
-        yield Span(*written, shape.kind, *(written if whole == secret else view.span(*whole)))
+def _looked(
+    text: str,
+    views: Sequence[TextView],
+    look: Callable[[Iterable[TextView]], Iterable[list[Span]]],
+    taken: Sequence[Place] = (),
+) -> Iterator[Span]:
+    """What is found in the views of the text without what is taken.
+
+    Where one of many views is full of it, all that stands there goes before others are looked at.
+    """
+    before: Sequence[Place] | None = None
+    while taken != before:
+        before = taken
+        for spans in look(views):
+            yield from spans
+            full = [*_full(text, spans)] if len(views) > _FEW_VIEWS else []
+            yield from full
+            inner = [(span.start + _LONG_CHARS, span.end - _LONG_CHARS) for span in full]
+            if inner and (taken := [*_merged([*taken, *inner])]) != before:
+                views = list(views_of(TextView(text).replaced(taken, NOTHING)))
+                break
+
+
+def _full(text: str, spans: Iterable[Span]) -> Iterator[Span]:
+    """Where the text is full of these and written in many ways."""
+    near = [(start, end + _DENSE_CHARS) for start, end, *_ in spans if end - start < _LONG_CHARS]
+    for start, until in _merged(near):
+        end = until - _DENSE_CHARS
+        if end - start > _LEAST_DENSE_CHARS and _is_in_many_writings(text[start:end]):
+            yield Span(start, end, DENSE, start, end)
+
+
+def _is_in_many_writings(text: str) -> bool:
+    return len(list(islice(views_of(TextView(text)), _FEW_VIEWS + 1))) > _FEW_VIEWS
+
+
+def _spans(
+    view: TextView | Base64View, shape: Shape, matches: Iterable[tuple[Place, Place]], begin: int = 0
+) -> Iterator[Span]:
+    """What matches in a view, from this place on, are in the text; nothing where they hold no secret."""
+    for whole, (start, end) in matches:
+        if start < end:
+            secret = view.span(begin + start, begin + end)
+            around = secret if whole == (start, end) else view.span(begin + whole[0], begin + whole[1])
+            yield Span(*secret, shape.kind, *around)
 
 
 def _far(text: str, spans: Iterable[Span], most: int) -> Iterator[Place]:
     """The lines that are so far from all of these."""
     at = 0
-    for span in joined(spans):
-        until = text.rfind("\n", 0, max(0, span.first - most)) + 1
+    for start, end in _merged((span.first - most, span.last + most) for span in spans):
+        until = text.rfind("\n", at, max(at, start)) + 1
         if at < until:
             yield at, until
-        end = text.find("\n", span.last + most)
-        at = max(at, end + 1 if end >= 0 else len(text))
+        at = max(at, text.find("\n", end) + 1 or len(text))
     if at < len(text):
         yield at, len(text)
 
@@ -303,15 +356,15 @@ def _merged(places: Iterable[Place]) -> Iterator[Place]:
         yield first, until
 
 
-def _matches(shape: Shape, text: str) -> tuple[list[Place], list[Place]]:
-    """Where the shape stands in the text, and where in each of these the secret does."""
-    matches = list(_searched(shape, text))
+def _matches(shape: Shape, text: str) -> list[tuple[Place, Place]]:
+    """Where the shape stands in the text, and where in it the secret does."""
+    matches = _searched(shape, text)
+    if group := compiled(shape.pattern).groupindex.get("secret"):
+        return [(match.span(), match.span(group)) for match in matches]
     wholes = [match.span() for match in matches]
     if shape.pattern == PRIVATE_KEY.pattern:
         wholes += headless(text)
-    if group := compiled(shape.pattern).groupindex.get("secret"):
-        return wholes, [match.span(group) for match in matches]
-    return wholes, wholes
+    return list(zip(wholes, wholes, strict=True))
 
 
 def _searched(shape: Shape, text: str) -> Iterable[re.Match[str]]:

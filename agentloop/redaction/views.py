@@ -127,7 +127,7 @@ class TextView:
     def origins(self, places: "Sequence[Place | None]", since: "TextView | None") -> "Sequence[Place | None]":
         """Where these letters stand in that view, of which this one is; None where one is another there."""
         view: TextView | None = self
-        while view is not since:
+        while places and view is not since:
             if view is None or view._of is None:
                 return [None] * len(places)
             here, there = view._edges

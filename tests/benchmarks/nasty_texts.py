@@ -40,6 +40,9 @@ NASTY: dict[str, str] = {
     "base64 among escapes": "cGFzc3dvcmQ9YWIxMmNkZWZnaCA=" * 4 + "%252541\x1b[m",
     "logins among all": "https://a:b@" * 2 + "%252541\x1b[m\u200b",
     "base64 among all": "QUtJQUExQTFBMUExQTFBMUExQTE" + "%252541\x1b[m\u200b",
+    "known values among all": "ab1, x" * 3 + "%252541\x1b[m\u200b",
+    "hidden logins among all": "ht\u200btps://a:b@" * 3 + "%252541\x1b[m",
+    "logins among colours": "https://a:b@" * 3 + "\x1b[m",
     "keys in names": "api_key" * 30 + "%252541\x1b[m",
 }
 
