@@ -33,6 +33,9 @@ _NO_KEY = "sent by ServerClient"
 class RedirectError(httpx2.RequestError):
     """A server sends a request on to where it is not to go."""
 
+    def __init__(self, message: str, *, request: httpx2.Request | None = None) -> None:
+        super().__init__(message, request=request)
+
 
 def check_coding(headers: Mapping[str, str]) -> None:
     """Refuse a body that is packed: none was asked for, and some are a thousand times longer unpacked.
