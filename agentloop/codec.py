@@ -21,7 +21,7 @@ from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_typ
 from agentloop._plumbing.checks import MOST_KEPT, is_kept_number, is_kept_whole, shown
 from agentloop._plumbing.to_text import first_line
 from agentloop.errors import DamagedError, UsageError
-from agentloop.events import KIND_NAMES, Event, Unknown
+from agentloop.events import AnyEvent, Event, Unknown, kind_name
 from agentloop.messages import Message
 
 __all__ = ["SCHEMA_VERSION", "Converter", "decode", "encode"]
@@ -47,7 +47,7 @@ def encode(event: Event) -> str:
         UsageError: a field holds what `decode` would refuse, or what JSON cannot say, or the time is no
             finite number: lists are sorted by it.
     """
-    kind = event.kind if isinstance(event, Unknown) else KIND_NAMES.get(type(event))
+    kind = event.kind if isinstance(event, Unknown) else _KINDS.get(type(event))
     if kind is None:
         raise UsageError(f"{type(event).__name__} is no event of the log: use one of agentloop.events")
     try:
@@ -231,6 +231,9 @@ _NUMBERS: Mapping[type, tuple[Callable[[Any], bool], str]] = {
     float: (is_kept_number, "a finite number"),
 }
 _ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False)
+_KINDS: Mapping[type[Event], str] = {
+    kind: kind_name(kind) for kind in get_args(AnyEvent) if kind is not Unknown
+}
 _CONVERTERS: Mapping[str, tuple[Converter, Converter]] = {
-    name: converters_of(kind) for kind, name in KIND_NAMES.items() if kind is not Unknown
+    name: converters_of(kind) for kind, name in _KINDS.items()
 }

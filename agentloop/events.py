@@ -369,11 +369,11 @@ class Record:
 MAIN: Final = "main"
 """The main line, where a branch is asked for; no branch can be asked for by this name."""
 
-KIND_NAMES: Final[Mapping[type, str]] = {kind: kind_name(kind) for kind in get_args(AnyEvent)}
+_NAMES: Final[Mapping[type, str]] = {kind: kind_name(kind) for kind in get_args(AnyEvent)}
 
 _OfRun: TypeAlias = MessageRecord | RunStartRecord | RunEndRecord | ApprovalAsked | ApprovalAnswered
 
-KINDS: Final = tuple(KIND_NAMES.values())
+KINDS: Final = tuple(_NAMES.values())
 """The names of all kinds of records; `unknown` are those that a newer version wrote."""
 
 
@@ -437,7 +437,7 @@ class EventFilter:
 
     def __call__(self, record: Record, /) -> bool:
         """Whether it takes this record by itself."""
-        event, kind = record.event, KIND_NAMES.get(type(record.event), "")
+        event, kind = record.event, _NAMES.get(type(record.event), "")
         branch = event.branch if isinstance(event, MessageRecord) else None
         run_id = event.run_id if isinstance(event, _OfRun) else None
         text = said_in(event) if self.text is not None or self.regex is not None else ""
@@ -612,7 +612,7 @@ def _compiled(regex: str) -> re.Pattern[str]:
 def _named(kinds: object) -> frozenset[str]:
     if isinstance(kinds, str) or not isinstance(kinds, Collection):
         raise UsageError(f"kinds must be several kinds, such as ('message_added',), not {shown(kinds)}")
-    names = [KIND_NAMES.get(kind, kind.__name__) if isinstance(kind, type) else kind for kind in kinds]
+    names = [_NAMES.get(kind, kind.__name__) if isinstance(kind, type) else kind for kind in kinds]
     for name in names:
         if name not in KINDS:
             raise UsageError(f"kinds must be of {', '.join(KINDS)}, not {shown(name)}")

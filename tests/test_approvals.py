@@ -33,8 +33,28 @@ from agentloop.prompts import OTHER_SERVER, YES_ELSEWHERE
 from agentloop.stores import InMemoryStore
 from agentloop.stream import AnyStreamEvent, event_type
 from agentloop.testing import ScriptedModel, calls
-from tests.approvals_kit import Disc
 from tests.fuzz_faults import DyingStore
+
+
+class Disc:
+    """Tools of which one does harm, and what was done."""
+
+    def __init__(self) -> None:
+        self.gone: list[str] = []
+
+    @property
+    def tools(self) -> list[Any]:
+        @tool(needs_approval=True)
+        def delete(path: str) -> str:
+            """Delete a file."""
+            self.gone.append(path)
+            return f"{path} is gone"
+
+        def look(path: str) -> str:
+            """Look at a file."""
+            return f"{path} is there"
+
+        return [delete, look]
 
 
 def runner_on(store: InMemoryStore, disc: Disc, *answers: Any, **options: Any) -> Runner:

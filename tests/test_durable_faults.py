@@ -1,6 +1,7 @@
 """Durable runs whose session, database, model or worker misbehaves: what the log says, and who is told."""
 
 import asyncio
+import contextlib
 from collections.abc import MutableMapping
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from agentloop import Agent, Runner, Secrets, UsageError
 from agentloop.durable import RunQueue
-from agentloop.errors import ModelRefusedError, ModelUnavailableError, StoreError
+from agentloop.errors import ModelRefusedError, ModelUnavailableError, SessionBusyError, StoreError
 from agentloop.events import Described, MessageRecord, RunEndRecord
 from agentloop.messages import Message, Usage
 from agentloop.models import ModelRequest
@@ -17,7 +18,7 @@ from agentloop.stores import SessionStore
 from agentloop.stream import AnyStreamEvent
 from agentloop.testing import FailingModel, ScriptedModel, calls
 from tests import durable_work_kit
-from tests.durable_work_kit import Gate, at_work, over, said
+from tests.durable_work_kit import Gate, at_work, become, locked_out, over, said
 from tests.kit import until
 
 pytestmark = pytest.mark.deep
@@ -136,21 +137,39 @@ async def test_the_end_of_another_run_is_not_taken_for_ones_own(
     assert [end.run_id for end in await ends(store, "two-ends")] == ["another", run_id]
 
 
-async def test_a_run_that_is_deleted_at_work_is_stopped(
+def refused_end(url: str) -> psycopg.Connection:
+    """A connection that keeps everybody from writing to a log until it is closed."""
+    connection = psycopg.connect(url)
+    connection.execute("LOCK TABLE agentloop_events IN EXCLUSIVE MODE")
+    return connection
+
+
+async def deleted(queue: RunQueue, run_id: str) -> None:
+    """Delete the run once its worker has let go of it."""
+    async with asyncio.timeout(60):
+        while True:
+            with contextlib.suppress(SessionBusyError):
+                return await queue.delete(run_id)
+            await asyncio.sleep(0.02)
+
+
+async def test_a_run_that_its_worker_has_not_let_go_of_is_not_deleted(
     url: str, queue: RunQueue, store: SessionStore
 ) -> None:
     gate = Gate()
     agent = Agent(ScriptedModel([calls(("wait", {})), "never asked"]), tools=[gate.wait])
     run_id = await queue.submit("Go through.", session_id="still-held")
-    async with at_work(agent, url, look_seconds=0.05):
+    async with at_work(agent, url):
         await until(gate.entered)
-        await queue.cancel(run_id)
-        await queue.delete(run_id)
+        with refused_end(url):
+            assert (await queue.cancel(run_id)).state == "cancelled"
+            with pytest.raises(SessionBusyError, match="its worker still stops it"):
+                await queue.delete(run_id)
+        await deleted(queue, run_id)
         with pytest.raises(UsageError, match="there is no run"):
             await queue.run(run_id)
-        chat = Runner(Agent(ScriptedModel(["hi"])), store=store, when_busy="wait")
-        assert (await chat.run("And I?", session_id="still-held")).output == "hi"
     assert ("tool", "through") not in await said(store, "still-held")
+    assert [end.status for end in await ends(store, "still-held")] == ["interrupted"]
 
 
 async def test_a_run_whose_session_another_run_works_on_is_deleted(
@@ -165,6 +184,22 @@ async def test_a_run_whose_session_another_run_works_on_is_deleted(
     await queue.delete(run_id)
     gate.leave.set()
     assert (await theirs).output == "theirs"
+
+
+async def test_nobody_works_on_a_session_while_a_run_of_it_is_deleted(
+    url: str, queue: RunQueue, store: SessionStore
+) -> None:
+    run_id = await queue.submit("Hello.", session_id="deleting")
+    await queue.cancel(run_id)
+    chat = Runner(Agent(ScriptedModel(["hi"])), store=store)
+    with psycopg.connect(url) as holding, psycopg.connect(url, autocommit=True) as watching:
+        holding.execute("LOCK TABLE dbos.workflow_status IN EXCLUSIVE MODE")
+        deleting = asyncio.create_task(queue.delete(run_id))
+        await become(lambda: locked_out(watching, "workflow_status"))
+        with pytest.raises(SessionBusyError, match="is busy"):
+            await chat.run("Me too.", session_id="deleting")
+    await asyncio.wait_for(deleting, timeout=60)
+    assert (await chat.run("Me now.", session_id="deleting")).output == "hi"
 
 
 async def test_a_run_deleted_while_its_worker_waits_for_the_session_gives_its_place_up(
@@ -215,7 +250,7 @@ async def test_who_is_told_of_events_and_raises_is_reported_and_the_run_goes_on(
         run = await over(queue, run_id)
     assert (run.state, run.error) == ("answered", None)
     [told] = [entry for entry in configured if entry["event"] == "callback_failed"]
-    assert told["callback"] == "on_event"
+    assert (told["callback"], told["run_id"]) == ("on_event", run_id)
     assert "RuntimeError: nobody listens" in told["error"]
     assert SECRET not in str(configured)
 

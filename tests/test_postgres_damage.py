@@ -23,10 +23,13 @@ async def store(database: str) -> AsyncIterator[PostgresStore]:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ("DELETE FROM agentloop_events WHERE seq = 2", "does not hold the 3 records that the list says"),
-        ("DELETE FROM agentloop_events WHERE seq = 3", "does not hold the 3 records that the list says"),
-        ("DELETE FROM agentloop_sessions", "does not hold the 0 records that the list says"),
-        ("DELETE FROM agentloop_events", "does not hold the 3 records that the list says"),
+        ("DELETE FROM agentloop_events WHERE seq = 2", "records are missing before 3"),
+        ("DELETE FROM agentloop_events WHERE seq = 3", "what its log does not: updated, length"),
+        (
+            "DELETE FROM agentloop_sessions",
+            "what its log does not: there is no line",
+        ),
+        ("DELETE FROM agentloop_events", "what its log does not: there is no log"),
         ("UPDATE agentloop_events SET body = left(body, 9) WHERE seq = 2", "record 2: damaged record"),
         ("UPDATE agentloop_sessions SET owner = 'you'", "what its log does not: owner"),
         ("UPDATE agentloop_sessions SET title = 'x', updated = 1", "what its log does not: title, updated"),

@@ -15,6 +15,7 @@ from agentloop.extras import installing
 from agentloop.stores import PostgresStore, open_store
 from agentloop.stores.base import FindsWords, GrantsLeases, KeepsCheckpoints, Lease
 from agentloop.stores.postgres.schema import MIGRATIONS, prepare
+from agentloop.stores.postgres.search import OVERLAP, vectors
 from agentloop.testing import ScriptedModel
 from tests.many_writers_kit import check_nothing_is_lost, written_by_all
 from tests.postgres_kit import connections_of, other_program, until_connected
@@ -96,8 +97,6 @@ async def test_tables_of_each_step_are_brought_up_to_date(
             await other.execute(
                 "INSERT INTO agentloop_sessions (id, created, updated, length) VALUES ('old', 5, 5, 1)"
             )
-        if steps == 4:  # its words stand in another form
-            await other.execute("INSERT INTO agentloop_indexed VALUES ('old', 1)")
     assert len(await store.read("old")) == (1 if steps else 0)
     length = await store.append(
         "old", [Described(owner="me", ttl_seconds=5), said("new")], expect=min(steps, 1)
@@ -238,6 +237,20 @@ async def test_long_texts_are_found_to_their_end(store: PostgresStore) -> None:
     assert await store.search(" ".join(f"w{number}" for number in range(2_000))) != ()
 
 
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        ([], 0),
+        (["a"] * 255, 1),
+        (["a"] * 256, 2),
+        ([*map(str, range(16_000))], 1),
+        ([f"{n:01000}" for n in range(450)], 2),
+    ],
+)
+def test_a_text_is_cut_only_where_a_vector_would_not_take_it(words: list[str], parts: int) -> None:
+    assert len(vectors(words)) == parts
+
+
 @pytest.mark.deep
 async def test_long_records_are_indexed_a_few_at_a_time(store: PostgresStore) -> None:
     texts = [f"word {'hay ' * 200_000} end{number}" for number in range(7)]
@@ -247,6 +260,15 @@ async def test_long_records_are_indexed_a_few_at_a_time(store: PostgresStore) ->
     assert [[each.record.seq for each in await store.search(f"end{number}")] for number in range(7)] == [
         [number + 1] for number in range(7)
     ]
+
+
+def test_a_phrase_stands_whole_in_one_part() -> None:
+    words = [f"w{number % 7}" for number in range(5_000)]
+    parts = vectors(words)
+    assert len(parts) > 2
+    assert all(len(part) < 1_000_000 for part in parts)
+    lengths = [part.count(",") + part.count(":") for part in parts]
+    assert sum(lengths) == len(words) + OVERLAP * (len(parts) - 1)
 
 
 async def test_one_owner_never_finds_what_another_said(store: PostgresStore) -> None:

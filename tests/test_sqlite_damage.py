@@ -156,15 +156,11 @@ async def test_reading_an_empty_file_leaves_it_empty(path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (
-            "DELETE FROM events WHERE session_id = 'b' AND seq = 7",
-            "does not hold the 25 records that the list says",
-        ),
-        ("DELETE FROM events WHERE session_id = 'b' AND seq > 20", "does not hold the 25 records"),
+        ("DELETE FROM events WHERE session_id = 'b' AND seq = 7", "records are missing before 8"),
+        ("DELETE FROM events WHERE session_id = 'b' AND seq > 20", "its line in the list says what its log"),
         ("UPDATE events SET body = replace(body, 'b 3', 'b 4') WHERE seq = 4", "record 4: damaged record"),
         ("UPDATE events SET body = 'x', sum = NULL WHERE seq = 5", "record 5: damaged record"),
-        ("DELETE FROM sessions WHERE id = 'b'", "does not hold the 0 records that the list says"),
-        ("UPDATE sessions SET length = 9 WHERE id = 'b'", "does not hold the 9 records that the list says"),
+        ("DELETE FROM sessions WHERE id = 'b'", "its line in the list says what its log"),
         ("UPDATE sessions SET owner = 'you' WHERE id = 'b'", "its line in the list says what its log"),
         ("UPDATE sessions SET title = x'ff' WHERE id = 'b'", "entry of session 'b' is damaged"),
         ("INSERT INTO sessions (id, created, updated, length) VALUES ('d', 1.0, 1.0, 0)", "'d': its line"),

@@ -16,7 +16,7 @@ from agentloop.events import Described, Event, MessageRecord
 from agentloop.messages import Message
 from agentloop.stores import SQLiteStore
 from agentloop.stores.sqlite.schema import MIGRATIONS, SCHEMA_VERSION, TABLES
-from agentloop.stores.sqlite.tables import EXPIRED, list_statement
+from agentloop.stores.sqlite.tables import EXPIRED, LISTS
 
 VERSION_1 = (
     """CREATE TABLE events (
@@ -177,9 +177,9 @@ async def test_processes_that_open_an_old_file_at_once_go_the_steps_once(path: P
 @pytest.mark.parametrize(
     ("statement", "plan"),
     [
-        (list_statement([]), "SCAN sessions"),
-        (list_statement(["folder"]), "SEARCH sessions USING INDEX sessions_folder (folder=?)"),
-        (list_statement(["owner"]), "SEARCH sessions USING INDEX sessions_owner (owner=?)"),
+        (LISTS[False, False], "SCAN sessions"),
+        (LISTS[True, False], "SEARCH sessions USING INDEX sessions_folder (folder=?)"),
+        (LISTS[False, True], "SEARCH sessions USING INDEX sessions_owner (owner=?)"),
         (EXPIRED, "SEARCH sessions USING INDEX sessions_expires (expires<?)"),
     ],
 )

@@ -21,6 +21,7 @@ import pytest
 from agentloop.errors import ConflictError, StoreError
 from agentloop.events import Described
 from agentloop.stores import SQLiteStore
+from agentloop.stores.sqlite.file import writable_schema
 from tests.many_writers_kit import check_nothing_is_lost, written_by_all
 from tests.store_kit import WRITER, said, texts
 
@@ -501,3 +502,15 @@ async def test_a_record_that_is_no_text_is_one_clear_line(path: Path, store: SQL
         connection.execute("UPDATE events SET body = x'ff'")
     with pytest.raises(StoreError, match="record 1: damaged record"):
         await store.read("s")
+
+
+def test_the_schema_can_be_written_within_its_mend_alone_also_where_that_fails() -> None:
+    with other_program(Path(":memory:")) as connection:
+        connection.execute("CREATE TABLE t (x)")
+        with contextlib.suppress(sqlite3.OperationalError), writable_schema(connection):
+            connection.execute("DELETE FROM sqlite_schema WHERE name = 'other'")
+            connection.execute("DROP TABLE missing")
+        with pytest.raises(sqlite3.OperationalError, match="may not be modified"):
+            connection.execute("DELETE FROM sqlite_schema")
+        if sys.version_info >= (3, 12):
+            assert connection.getconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE)

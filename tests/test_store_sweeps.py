@@ -6,7 +6,7 @@ from typing import LiteralString
 
 import pytest
 
-from agentloop.errors import DamagedError, StoreError
+from agentloop.errors import StoreError
 from agentloop.events import Described, MessageRecord
 from agentloop.messages import Message
 from agentloop.stores import SQLiteStore
@@ -34,10 +34,31 @@ async def spoil_the_line(store: AnyStore, names: str, request: pytest.FixtureReq
     await changed_behind_its_back(store, "sessions", f"title = {damaged} WHERE id LIKE '{names}'", request)
 
 
-async def test_a_damaged_line_hides_no_other(store: AnyStore, request: pytest.FixtureRequest) -> None:
+async def spoil_the_log(store: AnyStore, names: str, request: pytest.FixtureRequest) -> None:
+    """Make the records of these sessions what no store writes."""
+    await changed_behind_its_back(store, "events", f"body = '{{' WHERE session_id LIKE '{names}'", request)
+
+
+async def test_a_damaged_line_is_made_anew_from_its_log(
+    store: AnyStore, request: pytest.FixtureRequest
+) -> None:
+    lines = await store.list()
     await spoil_the_line(store, "b", request)
+    assert await store.list() == lines
+    assert await store.info("b") == lines[1]
+    (fault,) = await store.check()
+    assert "session 'b' is damaged" in fault
+    assert sorted(info.id for info in await store.sweep(now=3.5)) == ["a", "b"]
+    assert [info.id for info in await store.list()] == ["c"]
+
+
+async def test_a_session_of_which_nothing_is_whole_hides_no_other(
+    store: AnyStore, request: pytest.FixtureRequest
+) -> None:
+    await spoil_the_line(store, "b", request)
+    await spoil_the_log(store, "b", request)
     assert [info.id for info in await store.list()] == ["c", "a"]
-    with pytest.raises(DamagedError, match="session 'b' is damaged"):
+    with pytest.raises(StoreError, match="session 'b'"):
         await store.info("b")
     assert sorted(info.id for info in await store.sweep(now=9.0)) == ["a", "c"]
     assert await store.sweep(now=9.0) == ()
@@ -46,31 +67,41 @@ async def test_a_damaged_line_hides_no_other(store: AnyStore, request: pytest.Fi
     assert await store.check() == ()
 
 
-async def test_many_damaged_lines_hide_nothing_that_stands_behind_them(
+async def test_many_damaged_sessions_hide_nothing_that_stands_behind_them(
     store: AnyStore, request: pytest.FixtureRequest
 ) -> None:
     for number in range(120):
         await store.append(f"n{number}", [Described(ttl_seconds=1.0, time=5.0)], expect=0)
     await spoil_the_line(store, "n%", request)
+    await spoil_the_log(store, "n%", request)
     assert sorted(info.id for info in await store.sweep(now=9.0)) == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize(
-    "change", ["title = x'ff'", "folder = 5", "created = 'x'", "updated = 9e999", "length = 'x'"]
+    ("change", "found"),
+    [
+        ("title = x'ff'", [2]),
+        ("folder = 5", [2]),
+        ("created = 'x'", [2]),
+        ("updated = 9e999", [2]),
+        ("length = 'x'", []),
+    ],
 )
-async def test_whatever_of_a_line_is_damaged_is_one_clear_line(
-    change: LiteralString, tmp_path: Path, request: pytest.FixtureRequest
+async def test_whatever_of_a_line_is_damaged_the_log_says_it(
+    change: LiteralString, found: list[int], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
+    """A search goes by the length in the line: where that is damaged, nothing is found until it is mended."""
     store = SQLiteStore(tmp_path / "sessions.db")
     await store.append("s", [Described(title="T", folder="/f"), said("one")], expect=0)
+    before, events = await store.info("s"), await store.read("s")
     await changed_behind_its_back(store, "sessions", change, request)
-    says = f"^{tmp_path / 'sessions.db'}: the entry of session 's' is damaged: restore a copy$"
-    with pytest.raises(DamagedError, match=says):
-        await store.info("s")
-    with pytest.raises(DamagedError, match=says):
-        await store.append("s", [Described(owner="me")], expect=2)
+    assert await store.info("s") == before
+    assert await store.list() == (before,)
+    assert await store.read("s") == events
+    assert [each.record.seq for each in await store.search("one")] == found
+    assert await store.append("s", [Described(owner="me")], expect=2) == 3
     assert [each.record.seq for each in await store.search("one")] == [2]
-    assert len(await store.check()) == 1
+    assert await store.check() == ()
     await store.close()
 
 

@@ -66,7 +66,7 @@ def test_any_text_comes_back(tmp_path_factory: pytest.TempPathFactory, said: lis
     messages = tuple(map(Message.user, said))
     path = save(tmp_path_factory.mktemp("any"), messages, epoch=1)
     found = load(path)
-    assert (found.messages, found.damaged) == (messages, 0)
+    assert (found.messages, found.damaged, found.warning) == (messages, 0, None)
     assert len(path.read_text(encoding="utf-8").splitlines()) == len(messages)
 
 
@@ -468,6 +468,7 @@ def test_good_lines_are_read_from_damaged_files(
     found = load(path)
     assert [message.text for message in found.messages] == texts
     assert found.damaged == damaged
+    assert (found.warning is None) == (damaged == 0)
     assert path.read_bytes() == data
 
 
@@ -502,7 +503,7 @@ def test_a_last_line_cut_at_any_byte_costs_that_line_alone(tmp_path: Path) -> No
         path.write_bytes(ONE + b"\n" + last[:cut])
         found = load(path)
         assert [message.text for message in found.messages] == ["one"]
-        assert (len(found.messages), found.damaged) == (1, 1)
+        assert found.warning == f"{path}: 1 damaged line was passed over, 1 read"
     path.write_bytes(ONE + b"\n" + last)
     assert load(path).damaged == 0
 

@@ -9,20 +9,21 @@ import asyncio
 import contextlib
 import re
 import threading
+import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
 from dbos._serialization import DBOSDefaultSerializer, DefaultSerializer
 from sqlalchemy import URL
 from sqlalchemy.exc import DBAPIError
 
-from agentloop._plumbing.aio import in_thread, is_ctrl_c
+from agentloop._plumbing.aio import in_thread, is_ctrl_c, to_its_end
 from agentloop._plumbing.host_logging import leave_to_host, warn
 from agentloop._plumbing.to_text import error_text
 from agentloop.durable.orders import (
@@ -34,11 +35,12 @@ from agentloop.durable.orders import (
     RunCancelledError,
     retry_pause,
 )
-from agentloop.emitter import Hides
-from agentloop.errors import AgentLoopError, StoreError, UsageError
-from agentloop.sessions import LEASE_SECONDS, Leases, is_dead, new_lease
-from agentloop.stores.base import Lease
+from agentloop.emitter import Hides, Sink, log_event
+from agentloop.errors import AgentLoopError, SessionBusyError, StoreError, UsageError
+from agentloop.sessions import LEASE_SECONDS, Claim, Leases, is_dead, new_lease, working_for
+from agentloop.stores.base import GrantsLeases, Lease, SessionStore
 from agentloop.stores.postgres import fault_of, found_at, held_among, is_away
+from agentloop.stream import AnyStreamEvent, CallbackFailed, RunEnded
 
 T = TypeVar("T")
 
@@ -199,10 +201,39 @@ def is_of_run(lease: Lease, run_id: str) -> bool:
     return lease.holder.startswith(f"{run_id}.")
 
 
+@contextlib.asynccontextmanager
+async def exclude_workers(store: SessionStore, run: QueuedRun) -> AsyncIterator[None]:
+    """No worker has the run within the block: a deleted run is no longer told that it was cancelled.
+
+    Raises:
+        SessionBusyError: one has it.
+    """
+    if not isinstance(store, GrantsLeases):
+        yield
+        return
+    claim = Claim(session_id=run.session_id, store=store, lease=new_lease())
+    with working_for(claim.lease):
+        try:
+            over = None
+            while (held := await claim.taken(over)) is not None and is_of_run(held, run.id):
+                if not is_dead(_of_its_process(held)):
+                    text = f"run {run.id!r} is {run.state}, its worker still stops it: try again"
+                    raise SessionBusyError(text)
+                over = held.holder
+            yield
+        finally:
+            await to_its_end(claim.free())
+
+
 def _outlasting(lease: Lease) -> Lease:
     """The lease at a place of no process; the host's name, which people are told, stays."""
     host, _, rest = lease.place.partition(" ")
     return replace(lease, place=f"{host} {_PLACE} {rest}")
+
+
+def _of_its_process(lease: Lease) -> Lease:
+    """The lease at the place of the process that has it."""
+    return replace(lease, place=lease.place.replace(f" {_PLACE} ", " ", 1))
 
 
 LOOKS = 3
@@ -260,23 +291,37 @@ def drop_line(line: str) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listener(Generic[T]):
-    """Calls a function of a user's own; what it raises is reported in the host's log, each kind once."""
+class Listener:
+    """A sink of a user's own; one that raises is reported in the host's log, once a run and kind."""
 
-    name: str
-    hears: Callable[[T], None]
+    on_event: Sink
     redaction: Hides
-    _reported: set[str] = field(default_factory=set)
+    _reported: set[tuple[str, str]] = field(default_factory=set)
 
-    def __call__(self, said: T) -> None:
+    def __call__(self, event: AnyStreamEvent) -> None:
         try:
-            self.hears(said)
+            self.on_event(event)
         except BaseException as error:  # what a user's function raises is reported, as of any callback
             if is_ctrl_c(error):
                 raise
-            if (kind := type(error).__name__) not in self._reported:
-                self._reported.add(kind)
-                warn("callback_failed", callback=self.name, error=self.redaction.hide(error_text(error)))
+            self._report(event, error)
+        if isinstance(event, RunEnded):
+            self._reported.difference_update([each for each in self._reported if each[0] == event.run_id])
+
+    def _report(self, event: AnyStreamEvent, error: BaseException) -> None:
+        kind = (event.run_id, type(error).__name__)
+        if kind in self._reported:
+            return
+        self._reported.add(kind)
+        failed = CallbackFailed(
+            callback="on_event",
+            point="on_event",
+            error=error_text(error),
+            session_id=event.session_id,
+            run_id=event.run_id,
+            time=time.time(),
+        )
+        log_event(self.redaction.hide(failed))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -287,7 +332,8 @@ class Notices:
     was stopped.
     """
 
-    say: Hears
+    worker: str
+    hears: Hears
     _in_trouble: bool = False
     _said_newest: str | None = None
 
@@ -321,6 +367,15 @@ class Notices:
                 f"this one, of {own!r}, goes on with its own"
             )
         self._said_newest = newest
+
+    def say(self, line: str) -> None:
+        """Tell them this line, whatever it is that hears it."""
+        try:
+            self.hears(line)
+        except BaseException as error:  # what a user's function raises is reported, as of any callback
+            if is_ctrl_c(error):
+                raise
+            warn("notice_not_heard", worker=self.worker, error=error_text(error))
 
 
 SHAPE = "1"

@@ -18,6 +18,7 @@ from agentloop.approvals import Answers, checked_answers
 from agentloop.durable.engine import (
     DbosTables,
     as_store_errors,
+    exclude_workers,
     find_tables,
     have_pickles_refused,
     not_lost,
@@ -376,15 +377,15 @@ class RunQueue:
     async def delete(self, run_id: str) -> None:
         """Forget a run that is over, its prompt too; what was said stays in the session's log.
 
-        A worker that still stops it, as it was cancelled, finds out within seconds that it is gone.
-
         Raises:
             UsageError: there is none of that id, or it is not over.
+            SessionBusyError: it was cancelled, and its worker has not let go of it yet.
         """
         found = await self._one(run_id)
         if not found.is_over:
             raise UsageError(f"run {run_id!r} is {found.state}: cancel it first")
-        await self._client.ask(lambda client: client.delete_workflow(run_id))
+        async with exclude_workers(self._store, found):
+            await self._client.ask(lambda client: client.delete_workflow(run_id))
 
     async def close(self) -> None:
         """Let go of the database; harmless when called again."""

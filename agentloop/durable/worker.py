@@ -146,7 +146,6 @@ class Worker:
         called("on_event", on_event, "a function of an event")
         called("on_notice", on_notice, "a function of a text")
         url = checked_url(store)
-        redaction = Redaction(None if redact is None else checked_redaction(redact))
         self.id = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._store = open_store(url)
         place_for = partial(
@@ -165,7 +164,7 @@ class Worker:
         self._workflow = Workflow(
             place_of=_places(agent, place_for),
             record=record_step,
-            redaction=redaction,
+            redaction=Redaction(None if redact is None else checked_redaction(redact)),
             retry_seconds=retry_seconds,
         )
         self._choice = EngineChoice(
@@ -181,7 +180,7 @@ class Worker:
         self._grace_seconds = grace_seconds
         self._look_seconds = look_seconds
         self._stop = asyncio.Event()
-        self._notices = Notices(say=Listener(name="on_notice", hears=on_notice, redaction=redaction))
+        self._notices = Notices(worker=self.id, hears=on_notice)
         self._was_run = False
 
     def stop(self) -> None:
@@ -305,8 +304,7 @@ def _place(agent: Agent, store: SessionStore, limits: Limits | None, sink: Sink,
     config = config_of(Runner(agent, store=store, **given))
     limits = with_step_limit(limits, agent.max_steps)
     check_priced(limits, *agent.all_models)
-    heard = Listener(name="on_event", hears=sink, redaction=config.redaction)
-    return WorkPlace(config=config, limits=limits, sink=heard)
+    return WorkPlace(config=config, limits=limits, sink=Listener(on_event=sink, redaction=config.redaction))
 
 
 def _places(agent: Agent | Team, place_for: Callable[[Agent], WorkPlace]) -> Callable[[str], WorkPlace]:

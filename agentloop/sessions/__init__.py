@@ -7,8 +7,8 @@ from agentloop.sessions.session import Conversation, Session, Sessions, new_sess
 from agentloop.sessions.checkpoint import checkpoint_of
 from agentloop.sessions.conflicts import MovedOnError, Rebase, append_rebased, has_begun
 from agentloop.sessions.conflicts import rebase_any, rebase_beside, rebase_same_run
-from agentloop.sessions.lease import LEASE_SECONDS, Holder, Leases, WhenBusy
-from agentloop.sessions.lease import describe, is_dead, new_lease, part_of
+from agentloop.sessions.lease import LEASE_SECONDS, Claim, Holder, Leases, WhenBusy
+from agentloop.sessions.lease import describe, is_dead, new_lease, part_of, working_for
 from agentloop.sessions.media import SessionMedia
 from agentloop.sessions.undo import rewind_turns, undo_newest
 from agentloop.sessions.value_log import ValueLog

@@ -35,27 +35,36 @@ _FILE = pattern(r"result_[A-Za-z0-9_-]{1,255}\.txt|transcript_[0-9-]{1,255}\.jso
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Said:
+    """What a log says, as far as it can be read, that its files are held against.
+
+    `messages` are hashes of all messages, `results` the long results by the names of their files.
+    """
+
+    messages: set[int] = field(default_factory=set)
+    results: dict[str, MessageRecord] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class History:
     """A session, and what was read of its log: how many messages it holds, None where nobody has looked.
 
-    `transcripts` are the names that its compactions give, each with the time of the first that does, and
-    `results` the long results by the names of the files that hold the whole of them; `shared` are those
-    names that other sessions have, too. `said` are hashes of all messages, which transcripts are held
-    against. `fault` says why the log could not be read whole.
+    `transcripts` are the names that its compactions give, `results` those of the files that hold the whole
+    of a long result, each with the time of the record that names it first; `shared` are those of them that
+    other sessions name, too. `fault` says why the log could not be read whole.
     """
 
     info: SessionInfo
     messages: int | None = None
     transcripts: Mapping[str, float] = field(default_factory=dict)
-    results: Mapping[str, MessageRecord] = field(default_factory=dict)
-    said: Collection[int] = field(default=(), repr=False)
+    results: Mapping[str, float] = field(default_factory=dict)
     shared: Collection[str] = ()
     fault: str | None = None
 
     @property
     def files(self) -> Mapping[str, float]:
-        """All the files that the log names, each with the time of the record that does first."""
-        return {**self.transcripts, **{name: result.time for name, result in self.results.items()}}
+        """All the files that the log names, each with that time."""
+        return {**self.transcripts, **self.results}
 
     @property
     def own(self) -> Sequence[str]:
@@ -100,24 +109,20 @@ class Deletion:
             went = set[str]()
             for history in going:
                 if not keep_files:
-                    went.update(self.remove_files(history, tell, went))
+                    went.update(await self.remove_files(history, tell, went))
                 gone(history, await self.store.delete(history.info.id), went)
 
     async def history_of(self, info: SessionInfo) -> History:
         """The history of a session, its log read; a log that cannot be read is no reason to keep it."""
-        messages, said, faults = 0, set[int](), list[str]()
-        transcripts, results = dict[str, float](), dict[str, MessageRecord]()
+        messages, faults = 0, list[str]()
+        transcripts, results = dict[str, float](), dict[str, float]()
         try:
             async with aclosing(self._events(info, faults.append)) as events:
                 async for event in events:
-                    name = file_named_by(event)
-                    if isinstance(event, MessageRecord):
-                        messages += 1
-                        said.update(self._hashes([event.message]))
-                        if name is not None:
-                            results.setdefault(name, event)
-                    elif name is not None:
-                        transcripts.setdefault(name, event.time)
+                    is_said = isinstance(event, MessageRecord)
+                    messages += is_said
+                    if (name := file_named_by(event)) is not None:
+                        (results if is_said else transcripts).setdefault(name, event.time)
         except StoreError as error:
             faults.append(str(error))
         return History(
@@ -125,7 +130,6 @@ class Deletion:
             messages=messages,
             transcripts=transcripts,
             results=results,
-            said=said,
             fault=faults[0] if faults else None,
         )
 
@@ -168,7 +172,9 @@ class Deletion:
                     names.update(filter(None, [file_named_by(event)]), _files_told_in(_text_of(event)))
         return names
 
-    def remove_files(self, history: History, tell: Tell, went_before: Collection[str] = ()) -> Sequence[str]:
+    async def remove_files(
+        self, history: History, tell: Tell, went_before: Collection[str] = ()
+    ) -> Sequence[str]:
         """Delete what the history names in the folder of transcripts, and nothing else; the names that went.
 
         What stays is told, and why; what another session names that is not to go stays, too. Of the files
@@ -184,8 +190,9 @@ class Deletion:
         try:
             refuse_link(folder)
             there = self._files()
+            said = await self._said(history.info) if there.keys() & history.own else _Said()
             for name in (name for name in history.own if name not in went_before):
-                why = self._reason_to_stay(name, history, there)
+                why = self._reason_to_stay(name, history, there, said)
                 if why is None:
                     there[name].unlink()
                     went.append(name)
@@ -197,13 +204,17 @@ class Deletion:
             tell(f"what other sessions name, too, stays: {few(sorted(history.shared))}")
         return went
 
-    def _reason_to_stay(self, name: str, history: History, there: Mapping[str, Path]) -> str | None:
+    def _reason_to_stay(
+        self, name: str, history: History, there: Mapping[str, Path], said: _Said
+    ) -> str | None:
         """Why the file is not to go with the session; None where it is."""
         folder = self.transcripts
         if name not in there:
             return f"is not in {folder}"
-        result = history.results.get(name)
-        is_own = _holds_whole(there[name], result) if result else self._was_said_in(there[name], history.said)
+        result = said.results.get(name)
+        is_own = (
+            _holds_whole(there[name], result) if result else self._was_said_in(there[name], said.messages)
+        )
         return None if is_own else f"in {folder} is not known to be this session's: it stays"
 
     def _was_said_in(self, path: Path, said: Collection[int]) -> bool:
@@ -211,6 +222,17 @@ class Deletion:
         transcript = load(path)
         hashes = set(self._hashes(transcript.messages))
         return bool(hashes) and not transcript.damaged and hashes.issubset(said)
+
+    async def _said(self, info: SessionInfo) -> _Said:
+        said = _Said()
+        with suppress(StoreError):
+            async with aclosing(self._events(info)) as events:
+                async for event in events:
+                    if isinstance(event, MessageRecord):
+                        said.messages.update(self._hashes([event.message]))
+                        if (name := file_named_by(event)) is not None:
+                            said.results[name] = event
+        return said
 
     def _hashes(self, messages: Iterable[Message]) -> Iterator[int]:
         """Each message as it is without secrets: a log may be older than its redaction."""

@@ -46,7 +46,8 @@ _PIECE = 500_000
 _MOST_NESTED = MOST_NESTED + 10
 """A message may be nested so deep, and a record, a list and a file are around it."""
 _LINE = pattern(r"([^\n]*)\n?")
-_NEXT = pattern(r"[^\s,]")
+_BETWEEN = pattern(r"[\s,]*")
+_NOT_BLANK = pattern(r"\S")
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 
@@ -55,9 +56,10 @@ def parse(
 ) -> list[Event]:
     """The events that a file holds: an export of ours, messages, or a conversation of a form in `foreign`.
 
-    They come as JSON Lines, one after the other over several lines, or as a JSON list. `count` gives a
-    message's length in tokens, `tell` is told how many records are read so far. A BOM, CRLF and blank lines
-    are passed over; NaN and the infinities are kept where a log keeps them, in what a plugin noted and in a
+    Messages come as a JSON list, as JSON Lines or one after the other, events as JSON Lines; either may be
+    printed over several lines. `count` gives a message's length in tokens, `tell` is told how many records
+    are read so far. A BOM, CRLF and blank lines are
+    passed over; NaN and the infinities are kept where a log keeps them, in what a plugin noted and in a
     message that an event holds.
 
     Raises:
@@ -67,7 +69,7 @@ def parse(
             says what is wrong.
     """
     text = text.removeprefix("\ufeff")
-    pieces = _values(text) if text.lstrip().startswith("[") else _lines(text)
+    pieces = _items(text) if text.lstrip().startswith("[") else _lines(text)
     first = next(pieces, None)
     every = chain([first] if first else [], pieces)
     events: list[Event] = []
@@ -137,45 +139,72 @@ def _named(where: str) -> Iterator[None]:
         raise _wrong(where, str(error)) from error
 
 
+def _items(text: str) -> Iterator[_Piece]:
+    """Each item of the list."""
+    _Bounds().check(text, "the list")
+    try:
+        items = _STRICT.decode(text)
+    except ValueError:
+        raise _list_fault(text) from None
+    for number, item in enumerate(items, 1):
+        if _is_event(item):
+            raise _wrong(f"item {number}", "this is an event: write events as JSON Lines, one a line")
+        yield _Piece(where=f"item {number}", data=item)
+
+
+def _list_fault(text: str) -> UsageError:
+    """What is wrong with the list: it is none, or one of its items cannot be kept."""
+    try:
+        length = len(json.loads(text))
+    except ValueError as error:
+        return UsageError(f"nothing imported: this is no JSON list: {error}")
+    end = text.index("[") + 1
+    for number in range(1, length + 1):
+        between = _BETWEEN.match(text, end)
+        try:
+            _, end = _STRICT.raw_decode(text, between.end() if between else end)
+        except ValueError as error:
+            return _wrong(f"item {number}", str(error))
+    return UsageError("nothing imported: this is no JSON list")
+
+
 def _lines(text: str) -> Iterator[_Piece]:
-    """The lines that are not blank, each a value; see `_values` where values stand over several."""
+    """The lines that are not blank; of objects that stand over several lines, each in one."""
     bounds, is_first = _Bounds(), True
     for number, found in enumerate(_LINE.finditer(text), 1):
         line, where = found[1], f"line {number}"
         if line.strip():
             bounds.check(line, where)
-            if is_first and not _is_json(line):
-                yield from _values(text)
+            if is_first and _goes_on(line):
+                yield from _joined(text)
                 return
             is_first = False
             yield _Piece(where=where, data=_decoded(line, where), line=line)
 
 
-def _values(text: str) -> Iterator[_Piece]:
-    """The values that stand one after the other, or in a list, each as one line."""
-    is_list = text.lstrip().startswith("[")
-    _Bounds().check(text, "the list" if is_list else "the file")
-    end, counted, line, number = text.index("[") + 1 if is_list else 0, 0, 1, 0
-    while (found := _NEXT.search(text, end)) and not (is_list and found[0] == "]"):
+def _joined(text: str) -> Iterator[_Piece]:
+    """The objects, one after the other, each as one line."""
+    _Bounds().check(text, "the file")
+    number = end = 0
+    while found := _NOT_BLANK.search(text, end):
         begin, number = found.start(), number + 1
-        line, counted = line + text.count("\n", counted, begin), begin
-        where = f"item {number}" if is_list else f"line {line}"
         try:
             _, end = _ANY.raw_decode(text, begin)
         except ValueError as error:
-            raise _wrong(where, f"this is no JSON: {error}") from error
-        value = text[begin:end].replace("\r", " ").replace("\n", " ")
-        yield _Piece(where=where, data=_decoded(value, where), line=value)
-    if is_list and (found is None or text[found.end() :].strip()):
-        raise UsageError("nothing imported: this is no JSON list")
+            raise UsageError(f"nothing imported: this is no JSON: {error}") from error
+        line, where = text[begin:end].replace("\r", " ").replace("\n", " "), f"item {number}"
+        yield _Piece(where=where, data=_decoded(line, where), line=line)
 
 
-def _is_json(line: str) -> bool:
+def _goes_on(line: str) -> bool:
+    """Whether the line is the beginning of an object that goes on behind it."""
     try:
         _ANY.decode(line)
+    except json.JSONDecodeError as error:
+        return error.pos >= len(line.rstrip())
     except ValueError:
         return False
-    return True
+    return False
 
 
 class _Bounds:

@@ -249,7 +249,7 @@ class StoredSessions:
         found = await store.search(
             words, session_id=session_id, folder=folder, owner=self.sessions.owner, most=most
         )
-        return [replace(each, record=redacted(each.record, self.redact)) for each in _without_repeats(found)]
+        return [replace(each, record=redacted(each.record, self.redact)) for each in _once(found)]
 
     async def delete(self, session_id: str, *, force: bool = False, keep_files: bool = False) -> None:
         """Delete the session, its log and those of its sub-agents, and the files that they alone name.
@@ -400,12 +400,20 @@ def _title(events: Sequence[Event]) -> str | None:
     return next((title_of(message) for message in said if message.role == "user"), None) or None
 
 
-def _without_repeats(found: Sequence[Found]) -> list[Found]:
-    """What was found without the titles of sessions of which more was found: most are its first words."""
-    said = {each.session_id for each in found if not isinstance(each.record.event, Described)}
-    return [
-        each for each in found if not (isinstance(each.record.event, Described) and each.session_id in said)
+def _once(found: Sequence[Found]) -> list[Found]:
+    """What was found without the titles that are the first words of a message found beside them."""
+    said = [
+        (each.session_id, " ".join(each.record.event.message.text.split()))
+        for each in found
+        if isinstance(each.record.event, MessageRecord)
     ]
+
+    def repeats(each: Found) -> bool:
+        event = each.record.event
+        words = (event.title or "").removesuffix("…") if isinstance(event, Described) else ""
+        return any(words and name == each.session_id and text.startswith(words) for name, text in said)
+
+    return [each for each in found if not repeats(each)]
 
 
 def _bare(message: dict[str, Any]) -> dict[str, Any]:

@@ -51,10 +51,11 @@ _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """What a transcript gave: its messages, and how many lines were unreadable."""
+    """What a transcript gave: its messages, how many lines were unreadable, and that in words."""
 
     messages: tuple[Message, ...]
     damaged: int = 0
+    warning: str | None = None
 
 
 def save(folder: Path, messages: Iterable[Message], *, epoch: int) -> Path:
@@ -130,7 +131,13 @@ def load(path: Path) -> Loaded:
         raise refused(path, error) from error
     found = [_record(line) for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n") if line.strip()]
     messages = tuple(record for record in found if record is not None)
-    return Loaded(messages=messages, damaged=len(found) - len(messages))
+    damaged = len(found) - len(messages)
+    some = "1 damaged line was" if damaged == 1 else f"{damaged} damaged lines were"
+    return Loaded(
+        messages=messages,
+        damaged=damaged,
+        warning=f"{path}: {some} passed over, {len(messages)} read" if damaged else None,
+    )
 
 
 def _line(message: Message) -> str:

@@ -257,9 +257,9 @@ class ChecksItself(Protocol):
     async def check(self) -> Sequence[str]:
         """What is wrong, a line each; none where all is well. Nothing that was stored is changed.
 
-        Tables that an older version made are brought up to date first, as by any first use. Of each session
-        that is damaged the first record that is so is named with its place, or what its line in the list says
-        otherwise than its log.
+        Tables that an older version made are brought up to date first, as by any first use. A record that is
+        damaged or missing is named with its place, and so is a session whose line in the list says what its
+        log does not.
 
         Raises:
             StoreError: it could not be looked through, which tells nothing of what it holds.

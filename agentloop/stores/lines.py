@@ -2,28 +2,22 @@
 
 Each rule here is that of all stores: those in memory and in a SQLite file apply a `LineChange` by `changed`,
 the one in PostgreSQL hands its fields to a statement that says the same. Rows of both become values here, in
-one place, and logs that are looked through are held against their lines (`faults_of`).
+one place, and a log that is looked through is held against its line (`LogCheck`).
 """
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, TypeVar
 
+from agentloop._plumbing.checks import shown
 from agentloop._plumbing.strict_json import joined
 from agentloop.codec import decode
 from agentloop.errors import DamagedError, UsageError
 from agentloop.events import Described, Event, Record
-from agentloop.stores.base import (
-    Checkpoint,
-    Lease,
-    SessionInfo,
-    SessionStore,
-    holds_media,
-    trunk_of,
-)
+from agentloop.stores.base import Checkpoint, Lease, SessionInfo, SessionScope, holds_media, trunk_of
 
 __all__ = [
     "COLUMNS",
@@ -31,7 +25,10 @@ __all__ = [
     "change_of",
     "changed",
     "check_gapless",
+    "incomplete",
+    "line_from",
     "line_of",
+    "list_statements",
     "newest_first",
     "of_trunk",
     "place_of",
@@ -101,9 +98,18 @@ def changed(line: SessionInfo | None, session_id: str, change: LineChange) -> Se
     )
 
 
-def newest_first(lines: Iterable[SessionInfo | None]) -> tuple[SessionInfo, ...]:
-    """The sessions, newest update first; None stands for a damaged line."""
-    return tuple(sorted(filter(None, lines), key=lambda line: (-line.updated, line.id)))
+def line_from(session_id: str, records: Iterable[Record]) -> SessionInfo | None:
+    """The line that stands for the log of these records; None for none."""
+    line = None
+    for record in records:
+        line = changed(line, session_id, change_of([record.event]))
+    return line
+
+
+def newest_first(lines: Iterable[SessionInfo | None], scope: SessionScope) -> tuple[SessionInfo, ...]:
+    """The sessions asked about, newest update first; None stands for a damaged line."""
+    asked_for = [line for line in lines if line and scope.takes(line)]
+    return tuple(sorted(asked_for, key=lambda line: (-line.updated, line.id)))
 
 
 def of_trunk(lines: Iterable[SessionInfo], branches_of: str | None) -> tuple[SessionInfo, ...]:
@@ -141,6 +147,20 @@ def to_text(data: bytes | None) -> str | None:
     return None if data is None else data.decode("utf-8", "surrogatepass")
 
 
+def list_statements(lines: str, folder: str, owner: str) -> dict[tuple[bool, bool], str]:
+    """What lists are asked for with, by whether a folder and an owner are given.
+
+    `lines` selects all of them, `folder` and `owner` are the conditions; a value that is given comes in that
+    order.
+    """
+    return {
+        (False, False): lines,
+        (True, False): f"{lines} WHERE {folder}",
+        (False, True): f"{lines} WHERE {owner}",
+        (True, True): f"{lines} WHERE {folder} AND {owner}",
+    }
+
+
 def line_of(label: str, row: Sequence[Any]) -> SessionInfo:
     """What a row of `COLUMNS` says, its texts as text or by `to_bytes`; `label` is how the store is called.
 
@@ -170,13 +190,13 @@ def line_of(label: str, row: Sequence[Any]) -> SessionInfo:
     )
 
 
-def whole_line(row: Sequence[Any]) -> SessionInfo | None:
-    """The same; None where it is damaged, which hides no other: who looks the store through is told."""
-    return if_whole(partial(line_of, "", row))
+def whole_line(label: str, row: Sequence[Any]) -> SessionInfo | None:
+    """The same; None where it is damaged: it can be made anew from the log."""
+    return if_whole(partial(line_of, label, row))
 
 
 def if_whole(read: Callable[[], T]) -> T | None:
-    """What is read; None where it is damaged."""
+    """What is read; None where it is damaged, which hides no other: who reads or checks the log is told."""
     try:
         return read()
     except DamagedError:
@@ -245,36 +265,60 @@ def check_gapless(
     """
     end = length if most is None else min(length, after + most)
     if len(seqs) != max(end - after, 0) or any(seq != at for at, seq in enumerate(seqs, after + 1)):
-        raise DamagedError(
-            f"{_before(label)}the log of session {session_id!r} is damaged: it does not hold the {length} "
-            "records that the list says: restore a copy"
-        )
+        raise incomplete(label, session_id, length)
 
 
-async def faults_of(store: SessionStore, label: str, session_ids: Iterable[Any]) -> list[str]:
-    """A line for each of these sessions whose log, or line in the list, is damaged."""
-    found = [await _fault_of(store, label, session_id) for session_id in session_ids]
-    return [fault for fault in found if fault]
-
-
-async def _fault_of(store: SessionStore, label: str, session_id: Any) -> str | None:
-    line: SessionInfo | None = None
-    try:
-        listed = await store.info(session_id)
-        end = listed.length if listed else 0
-        for after in range(0, end, ROWS_AT_ONCE):
-            for record in await store.read(session_id, after=after, most=min(ROWS_AT_ONCE, end - after)):
-                line = changed(line, session_id, change_of([record.event]))
-        await store.read(session_id, after=end, most=1)  # which tells where there is more than listed
-    except DamagedError as error:
-        return str(error)
-    except UsageError as error:
-        return f"{label}: {error}"
-    if listed is None or line == listed or await store.info(session_id) != listed:  # it went on, or away
-        return None
-    both = (
-        (each.name, getattr(line, each.name, None), getattr(listed, each.name)) for each in fields(listed)
+def incomplete(label: str, session_id: str, length: object) -> DamagedError:
+    """The fault of a log that holds other records than its line says."""
+    return DamagedError(
+        f"{_before(label)}the log of session {session_id!r} is damaged: it does not hold the "
+        f"{ascii(length)[:20]} records that the list says: restore a copy"
     )
-    names = [name for name, logged, said in both if logged != said]
-    says = f"its line in the list says what its log does not: {', '.join(names)}"
-    return f"{label}: session {session_id!r}: {says}"
+
+
+class LogCheck:
+    """One log, looked through from its first record on, in as many pages as there are.
+
+    `record_of` makes a record of a row, which begins with its position, or raises DamagedError with its
+    place.
+    """
+
+    def __init__(self, label: str, session_id: str, record_of: Callable[..., Record]) -> None:
+        self._place = f"{label}: session {session_id!r}"
+        self._session_id = session_id
+        self._record_of = record_of
+        self._line: SessionInfo | None = None
+        self._is_whole = True
+        self.seq = 0
+
+    def faults_of(self, rows: Iterable[Sequence[Any]]) -> list[str]:
+        """A line for each record of the next rows that is missing or damaged."""
+        faults = [fault for row in rows for fault in self._faults(row)]
+        self._is_whole = self._is_whole and not faults
+        return faults
+
+    def faults_of_line(self, listed: SessionInfo | None) -> Iterator[str]:
+        """A line where the list says what the whole log does not; `listed` is None where it says nothing."""
+        if self._is_whole and listed != self._line:
+            yield f"{self._place}: its line in the list says what its log does not{self._which(listed)}"
+
+    def _faults(self, row: Sequence[Any]) -> Iterator[str]:
+        if not isinstance(row[0], int):
+            yield f"{self._place}: the position of a record is damaged: {shown(row[0])}"
+            return
+        if row[0] != self.seq + 1:
+            yield f"{self._place}: records are missing before {row[0]}"
+        self.seq = row[0]
+        try:
+            event = self._record_of(*row).event
+        except DamagedError as error:
+            yield str(error)
+        else:
+            self._line = changed(self._line, self._session_id, change_of([event]))
+
+    def _which(self, listed: SessionInfo | None) -> str:
+        if listed is None or self._line is None:
+            return ": there is no line" if listed is None else ": there is no log"
+        names = [each.name for each in fields(listed)]
+        other = [name for name in names if getattr(listed, name) != getattr(self._line, name)]
+        return f": {', '.join(other)}"

@@ -170,7 +170,7 @@ class InMemoryStore(SessionStore, FindsWords, GrantsLeases, TellsLeases):
     def _listed(self, scope: SessionScope) -> tuple[SessionInfo, ...]:
         with _LOCK:
             lines = [log.info for log in self._logs.values()]
-        return newest_first(line for line in lines if scope.takes(line))
+        return newest_first(lines, scope)
 
     def _remove(self, session_id: str) -> bool:
         for kept in (self._logs, self._leases):

@@ -68,14 +68,6 @@ MIGRATIONS: tuple[Sequence[str], ...] = (
             is_whole boolean NOT NULL, words tsvector NOT NULL, PRIMARY KEY (session_id, seq, part))""",
         "CREATE INDEX agentloop_words_words ON agentloop_words USING gin (words)",
     ),
-    (
-        "DROP TABLE agentloop_words",
-        """CREATE TABLE agentloop_words (
-            session_id text COLLATE "C" NOT NULL, seq int8 NOT NULL, words text[] NOT NULL,
-            PRIMARY KEY (session_id, seq))""",
-        "CREATE INDEX agentloop_words_words ON agentloop_words USING gin (words)",
-        "DELETE FROM agentloop_indexed",
-    ),
 )
 _PLACE = """
     SELECT quote_ident(current_schema()), quote_ident(nspname)

@@ -1,16 +1,18 @@
 """Full-text search in PostgreSQL: an index of words that is brought up to date when somebody searches.
 
 Appends never touch it. `agentloop_indexed` says up to which position each log is in it; a search first adds
-what is new in the sessions that it may look into. PostgreSQL finds the records that have all the words; what
-it finds is looked at again with the rule of all stores, for phrases too.
+what is new in the sessions that it may look into. What PostgreSQL finds is looked at again with the rule of
+all stores, so that what is found is the same everywhere.
 
-PostgreSQL's own text search is not used: what a word is stands in `words`, and a vector of its own holds no
-long text (https://www.postgresql.org/docs/current/textsearch-limitations.html).
+PostgreSQL's own parsers and dictionaries are not used: what a word is stands in `words`. A vector keeps at
+most 255 places of a word and 16,383 in all, and holds less than 1 MB
+(https://www.postgresql.org/docs/current/textsearch-limitations.html): a longer text is cut into parts.
+`vectors` and `phrase_query`, at the end, write words as PostgreSQL takes them.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import chain, islice
 from typing import Any
 
 from psycopg import AsyncConnection
@@ -22,8 +24,14 @@ from agentloop.stores.lines import if_whole, record_of, to_bytes
 from agentloop.stores.postgres.connection import Link
 from agentloop.stores.words import Query, found_among, words_in
 
-_MOST_WORDS = 500
-"""Of more, PostgreSQL is asked for the first; the rest is looked at in what it finds."""
+MOST_PLACES_OF_A_WORD = 255
+MOST_WORDS = 16_000
+MOST_BYTES = 400_000
+OVERLAP = 16
+"""So many words end one part and begin the next, so that a phrase of one more stands whole in one of them."""
+MOST_PHRASES = 32
+"""Of more, and of longer phrases than overlap, PostgreSQL is asked for the beginning; the rest is looked at
+in what it finds."""
 
 _INDEXED_AT_ONCE = 200
 _BYTES_AT_ONCE = 2_000_000
@@ -56,22 +64,31 @@ Both ends are given, and no LIMIT: for that PostgreSQL may sort all of the log t
 _BEHIND_GAP = """
     SELECT seq FROM agentloop_events WHERE session_id = %s::text AND seq > %s::int8 ORDER BY seq LIMIT 1"""
 _ADD = """
-    INSERT INTO agentloop_words (session_id, seq, words)
-    SELECT %s::text, seq, string_to_array(words, ' ')
-    FROM unnest(%s::int8[], %s::text[]) AS new (seq, words)
-    ON CONFLICT (session_id, seq) DO UPDATE SET words = excluded.words"""
+    INSERT INTO agentloop_words (session_id, seq, part, is_whole, words)
+    SELECT %s::text, seq, part, is_whole, words::tsvector
+    FROM unnest(%s::int8[], %s::int4[], %s::boolean[], %s::text[]) AS new (seq, part, is_whole, words)
+    ON CONFLICT (session_id, seq, part) DO UPDATE
+    SET is_whole = excluded.is_whole, words = excluded.words"""
 """What was there already is written again: then the index had forgotten how far it was."""
 _DONE = "UPDATE agentloop_indexed SET seq = %s::int8 WHERE session_id = %s::text"
 _FOUND = f"""
+    WITH place AS (
+        SELECT session_id, seq FROM agentloop_words WHERE is_whole AND words @@ %(all)s::tsquery
+        UNION
+        SELECT session_id, seq FROM agentloop_words, unnest(%(each)s::text[]) AS phrase
+        WHERE NOT is_whole AND words @@ %(any)s::tsquery AND words @@ phrase::tsquery
+        GROUP BY session_id, seq HAVING count(DISTINCT phrase) = cardinality(%(each)s::text[]))
     SELECT session_id, seq, (
         SELECT body FROM agentloop_events AS said
         WHERE said.session_id = found.session_id AND said.seq = found.seq)
     FROM (
         SELECT place.session_id, place.seq
-        FROM agentloop_words AS place JOIN agentloop_sessions AS line ON line.id = place.session_id
-        WHERE place.words @> %(words)s::text[] AND {_SCOPE}
+        FROM place JOIN agentloop_sessions AS line ON line.id = place.session_id
+        WHERE {_SCOPE}
         ORDER BY line.updated DESC, line.id, place.seq DESC) AS found"""
 """The bodies are fetched behind the sorting, so that only those that are looked at are read."""
+
+Part = tuple[int, int, bool, str]
 
 
 async def search(link: Link, query: Query, scope: SessionScope, most: int) -> tuple[Found, ...]:
@@ -110,8 +127,8 @@ async def _index(session_id: str, connection: AsyncConnection) -> bool:
             if behind is None:
                 return False  # the line says more than there is, which reading the log tells of
             end = behind - 1
-        if words := await in_thread(_words, session_id, rows):
-            await connection.execute(_ADD, (session_id, list(words), list(words.values())))
+        if parts := await in_thread(_parts, session_id, rows):
+            await connection.execute(_ADD, (session_id, *map(list, zip(*parts, strict=True))))
         await connection.execute(_DONE, (Int8(end), session_id))
     return end < length
 
@@ -121,17 +138,21 @@ async def _number(connection: AsyncConnection, statement: str, values: Sequence[
     return int(row[0]) if row else None
 
 
-def _words(session_id: str, rows: Sequence[tuple[int, str, int]]) -> dict[int, str]:
-    """The words of each record that has some, each word once, by its position."""
-    records = (if_whole(partial(record_of, "", session_id, seq, body)) for seq, body, _ in rows)
-    words = {record.seq: " ".join(dict.fromkeys(words_in(record))) for record in records if record}
-    return {seq: said for seq, said in words.items() if said}
+def _parts(session_id: str, rows: Sequence[tuple[int, str, int]]) -> list[Part]:
+    found: list[Part] = []
+    for seq, body, _ in rows:
+        record = if_whole(partial(record_of, "", session_id, seq, body))
+        texts = vectors(words_in(record)) if record else ()
+        found += [(seq, part, len(texts) == 1, text) for part, text in enumerate(texts)]
+    return found
 
 
 async def _found(
     scope: SessionScope, query: Query, most: int, connection: AsyncConnection
 ) -> tuple[Found, ...]:
-    values = {**_values(scope), "words": list(islice(chain(*query.phrases), _MOST_WORDS))}
+    each = list(dict.fromkeys(map(phrase_query, query.phrases[:MOST_PHRASES])))
+    terms = [f"({term})" for term in each]
+    values = {**_values(scope), "each": each, "all": " & ".join(terms), "any": " | ".join(terms)}
     found: list[Found] = []
     async with connection.transaction(), connection.cursor(name="agentloop_found") as cursor:
         await cursor.execute(_FOUND, values)
@@ -145,3 +166,48 @@ def _looked_at(rows: Sequence[tuple[str, int, str | None]], query: Query) -> lis
     there = ((name, seq, body) for name, seq, body in rows if body is not None)
     records = ((row[0], if_whole(partial(record_of, "", *row))) for row in there)
     return list(found_among(records, query))
+
+
+def vectors(words: Sequence[str]) -> tuple[str, ...]:
+    """The words, with their places, as the texts of one or more vectors; none for no words.
+
+    >>> vectors(["to", "be", "or", "not", "to", "be"])
+    ("'to':1,5 'be':2,6 'or':3 'not':4",)
+    """
+    return tuple(map(_vector, _cut(words)))
+
+
+def phrase_query(phrase: Sequence[str]) -> str:
+    """What PostgreSQL is asked for one phrase.
+
+    >>> phrase_query(("connection", "refused"))
+    "'connection' <-> 'refused'"
+    """
+    return " <-> ".join(map(_quoted, phrase[: OVERLAP + 1]))
+
+
+def _cut(words: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The words in parts that each go into one vector, as nearly every text does whole."""
+    start, counts, size = 0, Counter[str](), 0
+    for place, word in enumerate(words):
+        length = len(word.encode()) + 16
+        if counts[word] >= MOST_PLACES_OF_A_WORD or place - start >= MOST_WORDS or size + length > MOST_BYTES:
+            yield words[start:place]
+            start = max(start + 1, place - OVERLAP)
+            counts = Counter(words[start:place])
+            size = sum(len(each.encode()) + 16 for each in words[start:place])
+        counts[word] += 1
+        size += length
+    if start < len(words):
+        yield words[start:]
+
+
+def _vector(words: Sequence[str]) -> str:
+    places: dict[str, str] = {}
+    for place, word in enumerate(words, start=1):
+        places[word] = f"{places[word]},{place}" if word in places else str(place)
+    return " ".join([f"{_quoted(word)}:{found}" for word, found in places.items()])
+
+
+def _quoted(word: str) -> str:
+    return "'" + word.replace("\\", "\\\\").replace("'", "''") + "'"

@@ -12,7 +12,6 @@ from functools import partial
 from agentloop._plumbing.aio import in_thread
 from agentloop._plumbing.checks import at_least, whole
 from agentloop.codec import encode
-from agentloop.errors import DamagedError
 from agentloop.events import Event, Record
 from agentloop.stores.base import (
     Checkpoint,
@@ -34,12 +33,13 @@ from agentloop.stores.base import (
     checked_search,
     checked_session_id,
 )
-from agentloop.stores.lines import change_of, faults_of, of_trunk
+from agentloop.stores.lines import change_of, of_trunk
 from agentloop.stores.postgres import tables
 from agentloop.stores.postgres.address import address_of
 from agentloop.stores.postgres.connection import Link
 from agentloop.stores.postgres.schema import prepare
 from agentloop.stores.postgres.search import search
+from agentloop.stores.postgres.tables import faults_of
 from agentloop.stores.words import Query
 
 _MANY = 100
@@ -166,10 +166,7 @@ class PostgresStore(SessionStore, ChecksItself, FindsWords, KeepsCheckpoints, Gr
         return await self._link.run(partial(tables.lease, session_id))
 
     async def check(self) -> Sequence[str]:
-        try:
-            return tuple(await faults_of(self, self._label, await self._link.run(tables.names)))
-        except DamagedError as error:
-            return (str(error),)
+        return await faults_of(self._label, self._link)
 
     async def close(self) -> None:
         self._link.close()

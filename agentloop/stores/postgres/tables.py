@@ -14,6 +14,7 @@ from psycopg import AsyncConnection, sql
 from psycopg.errors import UniqueViolation
 from psycopg.types.numeric import Int8
 
+from agentloop._plumbing.aio import in_thread
 from agentloop.errors import ConflictError, DamagedError, StoreError
 from agentloop.events import Record
 from agentloop.stores.base import (
@@ -29,11 +30,15 @@ from agentloop.stores.lines import (
     CHECKPOINT_COLUMNS,
     COLUMNS,
     LEASE_COLUMNS,
+    ROWS_AT_ONCE,
     LineChange,
+    LogCheck,
     check_gapless,
     checkpoint_of,
     lease_of,
+    line_from,
     line_of,
+    list_statements,
     newest_first,
     record_of,
     to_bytes,
@@ -171,11 +176,13 @@ LIVES = (
 """Whether a lease holds: one that ends later than it can is damaged and keeps nobody out."""
 _MOST_SWEPT_AT_ONCE = 100
 _LINES = f"SELECT {COLUMNS} FROM agentloop_sessions"
-_OF = {
-    "folder": "sha256(folder) = sha256(%(folder)s::bytea) AND folder = %(folder)s::bytea",
-    "owner": "sha256(owner) = sha256(%(owner)s::bytea) AND owner = %(owner)s::bytea",
-}
+_LIST = list_statements(
+    _LINES,
+    "sha256(folder) = sha256(%(folder)s::bytea) AND folder = %(folder)s::bytea",
+    "sha256(owner) = sha256(%(owner)s::bytea) AND owner = %(owner)s::bytea",
+)
 _INFO = f"{_LINES} WHERE id = %s::text"
+_LOG = "SELECT seq, body FROM agentloop_events WHERE session_id = %s::text ORDER BY seq"
 _HOLD = "SELECT FROM agentloop_sessions WHERE id = %s::text FOR UPDATE"
 _EXPIRED = f"""{_LINES}
     WHERE expires <= coalesce(%(now)s::float8, extract(epoch FROM clock_timestamp()))
@@ -195,19 +202,17 @@ _FORGET = f"DELETE FROM agentloop_leases AS held WHERE NOT ({LIVES})"
 
 async def info(session_id: str, connection: AsyncConnection) -> SessionInfo | None:
     row = await one_row(connection, _INFO, (session_id,))
-    return line_of("", row) if row else None
+    return await _line(row, connection) if row else None
 
 
 async def listed(scope: SessionScope, connection: AsyncConnection) -> tuple[SessionInfo, ...]:
     """The lines of that folder and owner, newest update first.
 
-    One whose line is damaged hides no other: who looks the database through is told of it.
+    One of which neither line nor log is whole hides no other: who looks the database through is told of it.
     """
-    given = {"folder": to_bytes(scope.folder), "owner": to_bytes(scope.owner)}
-    asked = {name: text for name, text in given.items() if text is not None}
-    conditions = " AND ".join(_OF[name] for name in asked) or "TRUE"
-    rows = await all_rows(connection, f"{_LINES} WHERE {conditions}", asked)
-    return newest_first(map(whole_line, rows))
+    values = {"folder": to_bytes(scope.folder), "owner": to_bytes(scope.owner)}
+    rows = await all_rows(connection, _LIST[scope.folder is not None, scope.owner is not None], values)
+    return newest_first([await _line_or_none(row, connection) for row in rows], scope)
 
 
 async def delete(session_id: str, connection: AsyncConnection) -> bool:
@@ -243,18 +248,39 @@ async def _swept(
 ) -> tuple[list[SessionInfo], list[str]]:
     """Remove some of the owner's sessions that expired, but those that were passed over.
 
-    Returns what they were, and the ids of others that are passed over: their line is damaged, or they were
-    taken meanwhile. Both are empty where none are left.
+    Returns what they were, and the ids of others that are passed over: by their log they do not expire,
+    neither it nor their line is whole, or they were taken meanwhile. Both are empty where none are left.
     """
     values = {"owner": to_bytes(scope.owner), "now": now, "passed": list(passed)}
     async with connection.transaction():
         rows = await all_rows(connection, _EXPIRED, values)
-        due = [line for line in map(whole_line, rows) if line]
+        lines = [await _line_or_none(row, connection) for row in rows]
+        due = [line for line in lines if line and line.expires is not None and scope.takes(line)]
         kept_out = await all_rows(connection, _KEEP_OUT, ([line.id for line in due],))
         free = {name for (name,) in kept_out}
         await _remove(connection, list(free))
         await connection.execute(_FORGET)
     return [line for line in due if line.id in free], [name for name, *_ in rows if name not in free]
+
+
+async def _line(row: tuple[Any, ...], connection: AsyncConnection) -> SessionInfo:
+    """What the row says; where it is damaged, what the log does, of which it is only an extract.
+
+    Raises:
+        DamagedError: both are damaged.
+    """
+    if line := whole_line("", row):
+        return line
+    there = await all_rows(connection, _LOG, (row[0],))
+    records = (record_of("", row[0], *each) for each in there)
+    return await in_thread(line_from, row[0], records) or line_of("", row)
+
+
+async def _line_or_none(row: tuple[Any, ...], connection: AsyncConnection) -> SessionInfo | None:
+    try:
+        return await _line(row, connection)
+    except DamagedError:
+        return None
 
 
 _BRANCHES = """
@@ -358,10 +384,45 @@ async def lease(session_id: str, connection: AsyncConnection) -> Lease | None:
 _NAMES = """
     SELECT id FROM agentloop_sessions
     UNION SELECT session_id FROM agentloop_events ORDER BY 1"""
+_PAGE = f"""
+    SELECT seq, body FROM agentloop_events WHERE session_id = %s::text AND seq > %s::int8
+    ORDER BY seq LIMIT {ROWS_AT_ONCE}"""
 
 
-async def names(connection: AsyncConnection) -> list[str]:
-    """The ids of all sessions of which there is a line in the list, a log, or both."""
+async def faults_of(label: str, link: Link) -> tuple[str, ...]:
+    """A line for each record that is damaged or missing, and each line of the list that is not its log's."""
+    faults: list[str] = []
+    try:
+        for name in await link.run(_names):
+            faults += await link.run(partial(_faults_of_session, label, name))
+    except DamagedError as error:
+        faults.append(str(error))
+    return tuple(faults)
+
+
+async def _names(connection: AsyncConnection) -> list[str]:
     async with connection.transaction():
         await connection.execute("SET LOCAL statement_timeout = 0")
         return [name for (name,) in await (await connection.execute(_NAMES)).fetchall()]
+
+
+async def _faults_of_session(label: str, session_id: str, connection: AsyncConnection) -> list[str]:
+    """All of it as it was at one moment: who appends or deletes meanwhile is no fault."""
+    log, faults = LogCheck(label, session_id, partial(record_of, label, session_id)), list[str]()
+    async with connection.transaction():
+        await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        row = await one_row(connection, _INFO, (session_id,))
+        try:
+            listed = line_of(label, row) if row else None
+        except DamagedError as error:
+            return [str(error)]
+        read = ROWS_AT_ONCE
+        while read == ROWS_AT_ONCE:
+            rows = await _page(connection, session_id, log.seq)
+            faults += await in_thread(log.faults_of, rows)
+            read = len(rows)
+    return [*faults, *log.faults_of_line(listed)]
+
+
+async def _page(connection: AsyncConnection, session_id: str, after: int) -> list[tuple[int, str]]:
+    return await (await connection.execute(_PAGE, (session_id, after))).fetchall()

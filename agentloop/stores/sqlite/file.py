@@ -157,7 +157,7 @@ class SQLiteFile:
         try:
             yield
         except sqlite3.Error as error:
-            if _code_of(error) == sqlite3.SQLITE_IOERR:  # neither log nor pages are trusted from now on
+            if code_of(error) == sqlite3.SQLITE_IOERR:  # neither log nor pages are taken on trust from now on
                 self._log_is_doubtful, self._looked_through = True, None
             raise _fault(self.path, error, self._busy_seconds) from error
         except UnicodeDecodeError as error:  # SQLite tells of a damaged schema in the words that stand there
@@ -207,8 +207,7 @@ class SQLiteFile:
     def _prepare(self, connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA cell_size_check = ON")
         connection.execute("PRAGMA trusted_schema = OFF")
-        if sys.version_info >= (3, 12):  # what can spoil a file is refused
-            connection.setconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE, True)
+        _set_defensive(connection, True)
         version = _looked_over(connection, self.path)
         if self._log_is_doubtful:
             self._log_is_doubtful = not _log_begun_anew(connection, self.path, self._busy_seconds)
@@ -220,6 +219,29 @@ class SQLiteFile:
         connection.execute("PRAGMA synchronous = FULL")
         if version < SCHEMA_VERSION:
             _migrate(connection, self.path)
+
+
+@contextmanager
+def writable_schema(connection: sqlite3.Connection) -> Iterator[None]:
+    """Within it the schema's own table can be written; whatever happens in it, not after it."""
+    _set_defensive(connection, False)
+    try:
+        connection.execute("PRAGMA writable_schema = ON")
+        yield
+    finally:
+        try:
+            connection.execute("PRAGMA writable_schema = RESET")
+        finally:
+            _set_defensive(connection, True)
+
+
+def _set_defensive(connection: sqlite3.Connection, on: bool) -> None:
+    """Have SQLite refuse what can spoil a file, or not (https://sqlite.org/c3ref/c_dbconfig_defensive.html).
+
+    Python can ask for it from 3.12 on.
+    """
+    if sys.version_info >= (3, 12):
+        connection.setconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE, on)
 
 
 def _looked_over(connection: sqlite3.Connection, path: Path) -> int:
@@ -286,8 +308,7 @@ def _look_through(connection: sqlite3.Connection, path: Path) -> None:
 
 def _check_pages(connection: sqlite3.Connection, path: Path, of: str) -> None:
     found = [text for (text,) in connection.execute(f"PRAGMA quick_check({of})")]
-    # From 3.44 on it speaks of the full-text index as well: no log has it.
-    if not all(text == "ok" or "inverted index for FTS5 table" in text for text in found):
+    if not all(text == "ok" or is_of_index(text) for text in found):
         raise DamagedError(f"{path}: {DAMAGED}")
 
 
@@ -312,7 +333,7 @@ def _checkpoint(connection: sqlite3.Connection, mode: str) -> bool | None:
     try:
         (busy, _, _) = connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
     except sqlite3.OperationalError as error:
-        if _code_of(error) != sqlite3.SQLITE_READONLY:
+        if code_of(error) != sqlite3.SQLITE_READONLY:
             raise
         return None
     return bool(busy)
@@ -434,7 +455,18 @@ _HINDERED = (
 """What keeps from reading or writing, whatever the file holds."""
 
 
-def _code_of(error: sqlite3.Error) -> int:
+def is_read_only(fault: StoreError) -> bool:
+    """Whether it came of a file or a folder that cannot be written."""
+    error = fault.__cause__
+    return isinstance(error, sqlite3.Error) and code_of(error) == sqlite3.SQLITE_READONLY
+
+
+def is_of_index(finding: str) -> bool:
+    """Whether a line of SQLite's own check speaks of the full-text index, as from 3.44 on: no log has it."""
+    return "inverted index for FTS5 table" in finding
+
+
+def code_of(error: sqlite3.Error) -> int:
     """SQLite's primary code of an error; 0 where it has none."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
@@ -444,7 +476,7 @@ def _fault(path: Path, error: sqlite3.Error, busy_seconds: float) -> StoreError:
 
     Chain it with `raise … from`.
     """
-    code = _code_of(error)
+    code = code_of(error)
     if code in _LOCKED:
         return StoreError(f"{path}: {_locked(busy_seconds)}")
     otherwise = f"{error}: check the database with `sqlite3 FILE 'PRAGMA integrity_check'`"

@@ -10,9 +10,9 @@ and its index holds only sessions that do expire.
 
 `sum` is the CRC-32 of a record with its place (`record_sum`), so that a byte changed on the disc is noticed;
 it is NULL on records from before there was one. The text of a checkpoint holds a sum of its own. `words` is
-the full-text index: its rows are brought up to date when somebody searches, `indexed` says how far. Their ids
-are the session's `number`, then, in 32 bits, the position. The tokenizer `ascii` takes each word as
-`agentloop.stores.words` made it.
+the full-text index: its rows are brought up to date when somebody searches, `indexed` says how far, `number`
+is the session's part of their row ids. The tokenizer `ascii` takes each word as `agentloop.stores.words`
+made it.
 """
 
 from pathlib import Path
@@ -26,6 +26,10 @@ from agentloop.stores.base import SessionInfo
 
 APPLICATION_ID = 0x61676C70
 """`aglp` in the file's header: a database without it was made by another program."""
+
+MAKE_WORDS = "CREATE VIRTUAL TABLE words USING fts5 (text, tokenize = 'ascii', columnsize = 0)"
+WORDS_TABLES = ("words_data", "words_idx", "words_content", "words_docsize", "words_config")
+"""What FTS5 keeps it in (https://sqlite.org/fts5.html#fts5_data_structures)."""
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
@@ -54,13 +58,24 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """CREATE TABLE leases (
             session_id TEXT PRIMARY KEY NOT NULL, holder NOT NULL, place NOT NULL, pid INTEGER NOT NULL,
             started NOT NULL, since REAL NOT NULL, until REAL NOT NULL) WITHOUT ROWID""",
-        "CREATE VIRTUAL TABLE words USING fts5 (text, tokenize = 'ascii', columnsize = 0)",
+        MAKE_WORDS,
     ),
 )
 SCHEMA_VERSION = len(MIGRATIONS)
 _FIRST = frozenset({"events", "sessions"})
-TABLES = (frozenset[str](), _FIRST, _FIRST | {"checkpoints", "leases", "words"})
-"""The names that must stand in a file, by its version."""
+TABLES = (frozenset[str](), _FIRST, _FIRST | {"checkpoints", "leases"})
+"""The names that must stand in a file, by its version; `words` is made anew where it does not."""
+
+
+IS_NUMBERED = "typeof(number) = 'integer' AND number BETWEEN 1 AND 2147483647"
+"""Whether a session has a part of the row ids: anything else in its place is damage."""
+SEQ_BITS = 32
+"""A row of the full-text index has for its id the session's number, then, in so many bits, the position."""
+
+
+def word_rows(number: int) -> tuple[int, int]:
+    """The first and the last row id that the session with that number can have in the full-text index."""
+    return number << SEQ_BITS, ((number + 1) << SEQ_BITS) - 1
 
 
 def record_sum(session_id: str, seq: int, body: str | bytes) -> int:

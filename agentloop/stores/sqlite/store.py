@@ -9,7 +9,7 @@ append, little beside a model call.
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -38,7 +38,7 @@ from agentloop.stores.base import (
     checked_search,
     checked_session_id,
 )
-from agentloop.stores.lines import faults_of, of_trunk
+from agentloop.stores.lines import of_trunk
 from agentloop.stores.sqlite import search, tables
 from agentloop.stores.sqlite.file import SQLiteFile
 from agentloop.stores.sqlite.thread import OpenedFile
@@ -48,6 +48,8 @@ T = TypeVar("T")
 
 _MOST_BUSY_SECONDS = 1_000_000.0
 """SQLite counts in milliseconds, in a C int, and waits for nothing where one does not hold them."""
+_MOST_ENCODED_HERE = 16
+"""So many events, or fewer, are made text where the loop runs: no thread would do it beside it."""
 
 
 class SQLiteStore(SessionStore, ChecksItself, FindsWords, KeepsCheckpoints, GrantsLeases, TellsLeases):
@@ -66,12 +68,15 @@ class SQLiteStore(SessionStore, ChecksItself, FindsWords, KeepsCheckpoints, Gran
 
     def __init__(self, path: str | Path, *, busy_seconds: float = 10.0) -> None:
         at_least("busy_seconds", busy_seconds, 0)
-        self._path = Path(path).absolute()
-        self._opened = OpenedFile(self._path, busy_seconds=min(busy_seconds, _MOST_BUSY_SECONDS))
+        self._opened = OpenedFile(Path(path).absolute(), busy_seconds=min(busy_seconds, _MOST_BUSY_SECONDS))
 
     async def append(self, session_id: str, events: Sequence[Event], *, expect: int) -> int:
         written = checked_append(session_id, events, expect)
-        return await self._run(partial(tables.append, session_id, written, expect))
+        if len(written) > _MOST_ENCODED_HERE:
+            encode = partial(tables.addition_of, session_id, written, expect)
+            return await self._run(lambda file: tables.append(encode(), file))
+        new = tables.addition_of(session_id, written, expect)
+        return await self._run(partial(tables.append, new))
 
     async def read(self, session_id: str, *, after: int = 0, most: int | None = None) -> Sequence[Record]:
         after, most = checked_page(session_id, after, most)
@@ -89,14 +94,15 @@ class SQLiteStore(SessionStore, ChecksItself, FindsWords, KeepsCheckpoints, Gran
 
     async def delete(self, session_id: str) -> bool:
         checked_session_id(session_id)
-        return await self._run(partial(tables.delete, session_id))
+        return await self._mending(partial(self._run, partial(tables.delete, session_id)))
 
     async def sweep(self, *, owner: str | None = None, now: float | None = None) -> Sequence[SessionInfo]:
         whose = SessionScope(owner=owner)
         moment = time.time() if now is None else checked_now(now)
         gone: list[SessionInfo] = []
+        sweep = partial(self._run, partial(tables.sweep, whose, moment))
         try:
-            while swept := await self._run(partial(tables.sweep, whose, moment)):
+            while swept := await self._mending(sweep):
                 gone += swept
         except StoreError:
             if not gone:
@@ -115,10 +121,7 @@ class SQLiteStore(SessionStore, ChecksItself, FindsWords, KeepsCheckpoints, Gran
         """The records that hold all these words; see `FindsWords`. What is not yet indexed is so first."""
         scope, most = checked_search(session_id, folder, owner, most)
         query = await in_thread(Query.of, text)
-        names = await self._run(partial(search.to_index, scope))
-        while names:
-            names = await self._run(partial(search.catch_up, names))
-        return await self._run(partial(search.search, query, scope, most))
+        return await self._mending(partial(self._searched, query, scope, most))
 
     async def checkpoint(self, session_id: str) -> Checkpoint | None:
         checked_session_id(session_id)
@@ -147,11 +150,16 @@ class SQLiteStore(SessionStore, ChecksItself, FindsWords, KeepsCheckpoints, Gran
         return await self._run(partial(tables.lease, session_id))
 
     async def check(self) -> Sequence[str]:
-        """What is wrong with the pages, tables and indexes, then with the records, then with the list."""
+        """What is wrong with the pages, tables and indexes, then with the records, then with the list.
+
+        See `ChecksItself`. A damaged full-text index is begun anew.
+        """
         findings: list[str] = []
         try:
-            findings += await self._run(tables.check_form)
-            findings += await faults_of(self, str(self._path), await self._run(tables.names))
+            for look in (tables.check_form, search.check_index):
+                findings += await self._run(look)
+            for name in await self._run(tables.names):
+                findings += await self._run(partial(tables.check_session, name))
         except DamagedError as error:
             findings.append(str(error))
         return tuple(findings)
@@ -161,6 +169,21 @@ class SQLiteStore(SessionStore, ChecksItself, FindsWords, KeepsCheckpoints, Gran
         closing = self._opened.let_go()
         if closing:
             await asyncio.wrap_future(closing)
+
+    async def _searched(self, query: Query, scope: SessionScope, most: int) -> Sequence[Found]:
+        names = await self._run(partial(search.to_index, scope))
+        while names:
+            names = await self._run(partial(search.catch_up, names))
+        return await self._run(partial(search.search, query, scope, most))
+
+    async def _mending(self, call: Callable[[], Awaitable[T]]) -> T:
+        """What the call returns; made again where it failed for a damaged index, which is begun anew."""
+        try:
+            return await call()
+        except StoreError as fault:
+            if not await self._run(partial(search.mended_for, fault)):
+                raise
+        return await call()
 
     async def _run(self, work: Callable[[SQLiteFile], T]) -> T:
         """What the work returns, done in the file's own thread."""

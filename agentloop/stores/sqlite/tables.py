@@ -9,12 +9,15 @@ clock is set back, leases hold longer by as much.
 
 import sqlite3
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any, TypeAlias
 
+from agentloop._plumbing.checks import shown
 from agentloop.codec import encode
-from agentloop.errors import ConflictError
+from agentloop.errors import ConflictError, DamagedError
 from agentloop.events import Event, Record
 from agentloop.stores.base import (
     MOST_LEASE_SECONDS,
@@ -29,17 +32,29 @@ from agentloop.stores.lines import (
     CHECKPOINT_COLUMNS,
     COLUMNS,
     LEASE_COLUMNS,
+    LineChange,
+    LogCheck,
     change_of,
     changed,
     check_gapless,
     checkpoint_of,
+    if_whole,
     lease_of,
+    line_from,
     line_of,
+    list_statements,
     newest_first,
     whole_line,
 )
-from agentloop.stores.sqlite.file import SQLiteFile
-from agentloop.stores.sqlite.schema import record_of, record_sum, row_of, to_column
+from agentloop.stores.sqlite.file import SQLiteFile, is_of_index
+from agentloop.stores.sqlite.schema import (
+    IS_NUMBERED,
+    record_of,
+    record_sum,
+    row_of,
+    to_column,
+    word_rows,
+)
 
 Row: TypeAlias = tuple[str, int, str | bytes, int]
 _READ = "SELECT seq, body, sum FROM events WHERE session_id = ? AND seq > ? ORDER BY seq LIMIT ?"
@@ -50,22 +65,38 @@ _PUT = f"""INSERT INTO sessions ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
     ttl_seconds = excluded.ttl_seconds"""
 
 
-def append(session_id: str, events: Sequence[Event], expect: int, file: SQLiteFile) -> int:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Addition:
+    """What an append writes: the rows behind record `expect`, and what they make of the session's line."""
+
+    session_id: str
+    expect: int
+    rows: Sequence[Row]
+    change: LineChange | None
+
+
+def addition_of(session_id: str, events: Sequence[Event], expect: int) -> Addition:
+    """The events as they are written."""
+    rows = [_row(session_id, seq, event) for seq, event in enumerate(events, start=expect + 1)]
+    change = change_of(events) if events else None
+    return Addition(session_id=session_id, expect=expect, rows=rows, change=change)
+
+
+def append(new: Addition, file: SQLiteFile) -> int:
     """The line is the log's length, kept in the same transactions.
 
     A log that has more all the same refuses the records by its primary key, and one that has less is found
     out by who reads it.
     """
-    rows = [_row(session_id, seq, event) for seq, event in enumerate(events, start=expect + 1)]
     with file.transaction() as connection:
-        before = line(connection, session_id, file)
+        before = line(connection, new.session_id, file)
         length = before.length if before else 0
-        if length != expect:
-            _check_written(connection, session_id, rows, expect, length)
-        elif rows:
-            connection.executemany(_INSERT, rows)
-            connection.execute(_PUT, row_of(changed(before, session_id, change_of(events))))
-    return expect + len(rows)
+        if length != new.expect:
+            _check_written(connection, new, length)
+        elif new.change:
+            connection.executemany(_INSERT, new.rows)
+            connection.execute(_PUT, row_of(changed(before, new.session_id, new.change)))
+    return new.expect + len(new.rows)
 
 
 def _row(session_id: str, seq: int, event: Event) -> Row:
@@ -74,17 +105,15 @@ def _row(session_id: str, seq: int, event: Event) -> Row:
     return session_id, seq, body, record_sum(session_id, seq, body)
 
 
-def _check_written(
-    connection: sqlite3.Connection, session_id: str, rows: Sequence[Row], expect: int, length: int
-) -> None:
+def _check_written(connection: sqlite3.Connection, new: Addition, length: int) -> None:
     """A repeated append whose first answer was lost finds the very rows that it sends."""
-    at = clamped(expect)
+    at = clamped(new.expect)
     there = connection.execute(
         "SELECT seq, body FROM events WHERE session_id = ? AND seq > ? AND seq <= ? ORDER BY seq",
-        (session_id, at, at + len(rows)),
+        (new.session_id, at, at + len(new.rows)),
     ).fetchall()
-    if not rows or there != [(seq, body) for _, seq, body, _ in rows]:
-        raise ConflictError(session_id, expected=expect, actual=length)
+    if not new.rows or there != [(seq, body) for _, seq, body, _ in new.rows]:
+        raise ConflictError(new.session_id, expected=new.expect, actual=length)
 
 
 def read(session_id: str, after: int, most: int | None, file: SQLiteFile) -> tuple[Record, ...]:
@@ -101,6 +130,8 @@ def read(session_id: str, after: int, most: int | None, file: SQLiteFile) -> tup
 
 LIVES = f"typeof(until) = 'real' AND until - ? BETWEEN 0 AND {MOST_LEASE_SECONDS}"
 """Whether a lease holds at that moment: one that ends later than it can is damaged and keeps nobody out."""
+LISTS = list_statements(f"SELECT {COLUMNS} FROM sessions", "folder = ?", "owner = ?")
+LOG = "SELECT seq, body, sum FROM events WHERE session_id = ? ORDER BY seq"
 _LINE = f"SELECT {COLUMNS} FROM sessions WHERE id = ?"
 _DUE = "expires <= ? AND owner IS coalesce(?, owner)"
 """Where an owner is given, it is theirs: `IS`, since nobody's owner is NULL."""
@@ -115,28 +146,30 @@ def info(session_id: str, file: SQLiteFile) -> SessionInfo | None:
 
 
 def line(connection: sqlite3.Connection, session_id: str, file: SQLiteFile) -> SessionInfo | None:
-    """The session's line in a transaction that has begun; None where there is none.
+    """The session's line in a transaction that has begun, made anew from its log where it is damaged.
+
+    None where there is none.
 
     Raises:
-        DamagedError: it is damaged.
+        DamagedError: both are damaged.
     """
     row = connection.execute(_LINE, (session_id,)).fetchone()
-    return line_of(str(file.path), row) if row else None
+    return _line(connection, row, file) if row else None
 
 
 def listed(scope: SessionScope, file: SQLiteFile) -> tuple[SessionInfo, ...]:
     """The sessions of the folder and the owner, newest update first.
 
-    One whose line is damaged hides no other: who looks the file through is told of it.
+    One of which neither line nor log is whole hides no other: who looks the file through is told of it.
     """
-    given = {"folder": to_column(scope.folder), "owner": to_column(scope.owner)}
-    asked = {name: text for name, text in given.items() if text is not None}
-    return newest_first(map(whole_line, file.rows(list_statement(asked), list(asked.values()))))
+    statement = LISTS[scope.folder is not None, scope.owner is not None]
+    values = [to_column(text) for text in (scope.folder, scope.owner) if text is not None]
 
+    def found(connection: sqlite3.Connection) -> tuple[SessionInfo, ...]:
+        rows = connection.execute(statement, values).fetchall()
+        return newest_first((if_whole(partial(_line, connection, row, file)) for row in rows), scope)
 
-def list_statement(asked: Iterable[str]) -> str:
-    """What lists the sessions that have certain values in these columns."""
-    return f"SELECT {COLUMNS} FROM sessions WHERE {' AND '.join(f'{name} = ?' for name in asked) or 'TRUE'}"
+    return file.read(found, ())
 
 
 def delete(session_id: str, file: SQLiteFile) -> bool:
@@ -146,19 +179,34 @@ def delete(session_id: str, file: SQLiteFile) -> bool:
 def sweep(scope: SessionScope, now: float, file: SQLiteFile) -> list[SessionInfo]:
     """Remove some of the owner's sessions whose time to live is over and that are free; return their lines.
 
-    Leases that have run out are forgotten. A session whose line is damaged stays: that it is over is no more
-    sure than the rest of it.
+    Leases that have run out are forgotten. A session of which neither line nor log is whole stays: that it is
+    over is no more sure than the rest of it.
     """
 
     def swept(connection: sqlite3.Connection) -> list[SessionInfo]:
         connection.execute(f"DELETE {_RUN_OUT}", (time.time(),))
         rows = connection.execute(EXPIRED, (now, to_column(scope.owner))).fetchall()
-        gone = list(islice(filter(None, map(whole_line, rows)), MOST_SWEPT_AT_ONCE))
+        lines = filter(None, (if_whole(partial(_line, connection, row, file)) for row in rows))
+        due = (line for line in lines if line.expires is not None and line.expires <= now)
+        gone = list(islice(filter(scope.takes, due), MOST_SWEPT_AT_ONCE))
         for each in gone:
             _remove(connection, each.id)
         return gone
 
     return file.change(swept, list[SessionInfo]())
+
+
+def _line(connection: sqlite3.Connection, row: Sequence[Any], file: SQLiteFile) -> SessionInfo:
+    """What the row says; where it is damaged, what the log does, of which it is only an extract.
+
+    Raises:
+        DamagedError: both are damaged.
+    """
+    label, name = str(file.path), row[0]
+    if line := whole_line(label, row):
+        return line
+    rows = connection.execute(LOG, (name,))
+    return line_from(name, (record_of(file.path, name, *each) for each in rows)) or line_of(label, row)
 
 
 _BRANCHES = "SELECT id FROM sessions WHERE id BETWEEN ? || '~' AND ? || '~~'"
@@ -174,12 +222,11 @@ def _remove(connection: sqlite3.Connection, session_id: str) -> bool:
     return _remove_one(connection, session_id)
 
 
-_FORGET_WORDS = """DELETE FROM words WHERE rowid BETWEEN (SELECT number << 32 FROM sessions WHERE id = ?)
-    AND (SELECT (number + 1 << 32) - 1 FROM sessions WHERE id = ?)"""
-
-
 def _remove_one(connection: sqlite3.Connection, session_id: str) -> bool:
-    connection.execute(_FORGET_WORDS, (session_id, session_id))
+    numbers = connection.execute(f"SELECT number FROM sessions WHERE id = ? AND {IS_NUMBERED}", (session_id,))
+    for (number,) in numbers.fetchall():
+        first, last = word_rows(number)
+        connection.execute("DELETE FROM words WHERE rowid BETWEEN ? AND ?", (first, last))
     connection.execute(f"DELETE {_RUN_OUT} AND session_id = ?", (time.time(), session_id))
     for table in ("events", "checkpoints"):
         connection.execute(f"DELETE FROM {table} WHERE session_id = ?", (session_id,))
@@ -245,10 +292,26 @@ def _held(connection: sqlite3.Connection, session_id: str, now: float) -> Lease 
 def check_form(file: SQLiteFile) -> tuple[str, ...]:
     """What is wrong with the pages, tables and indexes of the file, one line for each finding."""
     rows = file.rows("PRAGMA integrity_check")
-    return tuple(f"{file.path}: {each}" for (text,) in rows if text != "ok" for each in text.splitlines())
+    found = (each for (text,) in rows if text != "ok" for each in text.splitlines())
+    return tuple(f"{file.path}: {each}" for each in found if not is_of_index(each))
 
 
 def names(file: SQLiteFile) -> list[object]:
     """The ids of all sessions of which there is a line in the list, a log, or both."""
     rows = file.rows("SELECT id FROM sessions UNION SELECT DISTINCT session_id FROM events")
     return [name for (name,) in rows]
+
+
+def check_session(session_id: object, file: SQLiteFile) -> tuple[str, ...]:
+    """What is wrong with a session: records that do not decode or are missing, a line that says otherwise."""
+    if not isinstance(session_id, str):
+        return (f"{file.path}: a session's id is damaged: {shown(session_id)}: restore a copy",)
+    log = LogCheck(str(file.path), session_id, partial(record_of, file.path, session_id))
+    with file.transaction("BEGIN") as connection:
+        row = connection.execute(_LINE, (session_id,)).fetchone()
+        try:
+            listed = line_of(str(file.path), row) if row else None
+        except DamagedError as error:
+            return (str(error),)
+        rows = connection.execute(LOG, (session_id,))
+        return (*log.faults_of(rows), *log.faults_of_line(listed))
