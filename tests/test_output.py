@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import enum
 import json
+import math
 from collections.abc import AsyncGenerator, Iterator
 from datetime import date, datetime
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any, Literal, Optional
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from pydantic import BaseModel, ConfigDict, TypeAdapter, create_model, field_validator
+from pydantic import BaseModel, ConfigDict, TypeAdapter, computed_field, create_model, field_validator
 from typing_extensions import TypedDict
 
 from agentloop import Agent, Message, Native, OutputError, Runner, Secrets, SyncRunner, tool
@@ -171,6 +172,27 @@ def test_a_number_that_json_lacks_is_refused_and_given_again(served: Any, wrappe
         assert result.output == value
         assert sum("NaN" in message.text for message in result.messages) == 1
         assert replies == []
+
+
+@dataclasses.dataclass
+class Bounded:
+    name: str
+    most: float = math.inf
+
+
+class Counted(BaseModel):
+    name: str
+
+    @computed_field
+    def rate(self) -> float:
+        return math.inf
+
+
+@pytest.mark.parametrize("kind", [Bounded, Counted])
+async def test_a_number_of_the_type_itself_may_be_infinite(kind: Any) -> None:
+    model = ScriptedModel([calls(final_answer={"name": "Rome"})])
+    result = await Runner(Agent(model, output=kind), transcripts=None).run("go")
+    assert result.output == kind(name="Rome")
 
 
 @pytest.mark.parametrize("kind", [OpenAIChat, OpenAIResponses])

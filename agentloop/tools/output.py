@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
+from math import isfinite
 from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
@@ -86,7 +87,7 @@ class AnswerForm:
             ArgumentsError: they do not fit, or give a number that JSON does not have.
         """
         value = self._value_in(fitting(self._checked, arguments))
-        if _holds_nan(self._plain(value)):
+        if _says_nan(arguments) and _holds_nan(self._plain(value)):
             raise ArgumentsError(ANSWER_NOT_FINITE)
         return value
 
@@ -319,8 +320,21 @@ class GrowingOutput:
         return None
 
 
+def _says_nan(given: Any) -> bool:
+    """Whether a text in it may give a `float` NaN or infinity; a default of the type may be one."""
+    match given:
+        case dict():
+            return any(map(_says_nan, given.values()))
+        case list():
+            return any(map(_says_nan, given))
+        case str():
+            with suppress(ValueError):
+                return not isfinite(float(given))
+    return False
+
+
 def _holds_nan(plain: Any) -> bool:
-    """Whether a number of the value is none that JSON has: a text may give a `float` NaN or infinity."""
+    """Whether a number of the value is none that JSON has."""
     try:
         json.dumps(plain, allow_nan=False)
     except ValueError:
