@@ -8,7 +8,7 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Optional, TypedDict, Unpack
@@ -769,6 +769,16 @@ async def test_raw_control_characters_in_strings_are_taken() -> None:
 
     assert (await ask(say, '{"text":\n"a\n\tb\\n"}')).text == "a\n\tb\n"
     assert ToolCall(id="c", name="say", arguments='{"text": "a\nb"}').decoded() == {"text": "a\nb"}
+
+
+@pytest.mark.parametrize("given", [5, "x", {"a": 1}])
+async def test_what_is_no_list_is_told_in_words_of_json(given: Any) -> None:
+    def count(values: Sequence[int]) -> int:
+        return len(values)
+
+    assert (
+        "values: Input should be a valid list, not" in (await ask(count, json.dumps({"values": given}))).text
+    )
 
 
 @pytest.mark.parametrize("blank", ["", "  \n"])

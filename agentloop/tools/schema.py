@@ -41,6 +41,11 @@ from agentloop.tools.run_context import RunContext
 _STYLES = (DocstringStyle.GOOGLE, DocstringStyle.NUMPYDOC, DocstringStyle.REST)
 _MOST_FAULTS = 10
 _NAMED_SCHEMAS = ("properties", "$defs", "patternProperties", "dependentSchemas")
+_NO_LIST = (
+    "Input should be an instance of Sequence",
+    "'str' instances are not allowed as a Sequence value",
+)
+"""What pydantic says of a `Sequence`, for which JSON has another word."""
 _DATA = ("default", "const", "enum", "examples")
 
 
@@ -318,4 +323,5 @@ def _fault(fault: Mapping[str, Any]) -> str:
         case "unexpected_keyword_argument" | "extra_forbidden":
             return f"{where}: there is no such argument"
         case _:
-            return f"{where}: {fault['msg']}, not {beginning(repr(fault['input']), 60)}"
+            msg = "Input should be a valid list" if fault["msg"] in _NO_LIST else fault["msg"]
+            return f"{where}: {msg}, not {beginning(repr(fault['input']), 60)}"
