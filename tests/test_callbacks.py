@@ -631,6 +631,15 @@ async def test_layer_one_asks_no_callback_and_is_told_of_by_its_event(tmp_path: 
     assert watching.before == watching.after == []
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("later", [False, True], ids=["plain", "coroutine"])
+async def test_the_line_is_named_too_of_what_would_end_the_program(tmp_path: Path, later: bool) -> None:
+    callback = raising("on_event", SystemExit(3), later=later)
+    result = await runner_for(ScriptedModel(["one"]), tmp_path, callback).run("Go")
+    (failed,) = result.callback_failures
+    assert failed.where.startswith(f"{__file__}:")
+
+
 async def test_what_failed_stands_in_the_result_and_is_an_event_a_line_and_one_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

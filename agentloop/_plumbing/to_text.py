@@ -65,10 +65,11 @@ def strict(text: str) -> str:
 
 
 def raised_at(error: BaseException) -> str:
-    """Where it was raised, as `FILE:LINE`: the innermost line that is neither a library's nor ours."""
+    """Where it or else its cause was raised, as `FILE:LINE`: the innermost line, no library's and not ours."""
     frames = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
     theirs = [f"{file}:{line}" for file, line in frames if not _is_library(file)]
-    return theirs[-1] if theirs else ""
+    cause = raised_at(error.__cause__) if error.__cause__ else ""
+    return theirs[-1] if theirs else cause
 
 
 def _is_library(file: str) -> bool:
