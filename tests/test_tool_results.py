@@ -188,6 +188,7 @@ def test_what_is_too_deep_or_endless_is_cut() -> None:
         deep = [deep]
     assert as_text(deep).startswith("[list that cannot be shown: RecursionError: ")
     assert as_text(iter(int, 1)).endswith('0, "[more values left out]"]')
+    assert as_text(range(10**12)).endswith('499999, "[more values left out]"]')
     while deep:
         deep = deep[0]
 

@@ -12,6 +12,7 @@ from traceback import walk_tb
 from typing import Any
 
 _MOST_ITERATED = 10_000
+_MOST_COMPUTED = 500_000
 _MOST_BYTES_SHOWN = 256
 _NESTED_ERRORS = 10
 _LIBRARIES = ("<", f"{Path(json.__file__).parent.parent}{os.sep}", f"{Path(__file__).parent.parent}{os.sep}")
@@ -23,8 +24,8 @@ def as_text(value: object) -> str:
 
     Text stands as it is, None is `(no result)`, bytes are decoded or shown as labelled base64; mappings,
     sequences, sets (sorted), data classes and pydantic models become JSON; all else is its `str`. An
-    iterator gives its first 10,000 values. What JSON cannot hold is its `str` as a whole, and what raises
-    when it is looked at is named in brackets.
+    iterator gives its first 10,000 values, a range or its like 500,000. What JSON cannot hold is its `str`
+    as a whole, and what raises when it is looked at is named in brackets.
     """
     if value is None:
         return "(no result)"
@@ -132,20 +133,20 @@ def _opened(value: Any) -> Any:
         case Set():
             return sorted(value, key=repr)
         case Sequence() | ValuesView():
-            return list(value)
+            return _values_of(iter(value), _MOST_COMPUTED)
         case Iterator():
-            return _values_of(value)
+            return _values_of(value, _MOST_ITERATED)
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in fields(value)}
     is_model = callable(getattr(type(value), "model_dump", None))
     return value.model_dump() if is_model else str.__str__(str(value))
 
 
-def _values_of(values: Iterator[Any]) -> list[Any]:
+def _values_of(values: Iterator[Any], most: int) -> list[Any]:
     listed: list[Any] = []
     try:
         for value in values:
-            if len(listed) >= _MOST_ITERATED:
+            if len(listed) >= most:
                 return [*listed, "[more values left out]"]
             listed.append(value)
     except Exception as error:  # noqa: BLE001 — what came before the failure is still a result
