@@ -95,7 +95,7 @@ async def answer_call(
 
     `bind` checks and converts them. The `seconds` begin with the call's turn on the thread. Raises nothing
     but `asyncio.CancelledError`, and that only when the caller is cancelled, and the `KeyboardInterrupt` of
-    a real Ctrl-C; one that the tool raises is an answer.
+    a Ctrl-C, for which one on the main thread is taken; one of a tool in its own thread is an answer.
     """
     try:
         args, kwargs = bind(object_of(text))
