@@ -23,9 +23,9 @@ def as_text(value: object) -> str:
     """The value as a text for the model.
 
     Text stands as it is, None is `(no result)`, bytes are decoded or shown as labelled base64; mappings,
-    sequences, sets (sorted), data classes and pydantic models become JSON; all else is its `str`. An
-    iterator gives its first 10,000 values, a range or its like 500,000. What JSON cannot hold is its `str`
-    as a whole, and what raises when it is looked at is named in brackets.
+    sequences, sets (sorted), data classes and pydantic models become JSON, also as parts of others; all else
+    is its `str`. An iterator gives its first 10,000 values, a range or its like 500,000. What JSON cannot hold
+    is its `str` as a whole, and what raises when it is looked at is named in brackets.
     """
     if value is None:
         return "(no result)"
@@ -33,8 +33,8 @@ def as_text(value: object) -> str:
     if isinstance(plain, str):
         return str.__str__(plain)
     try:
-        return json.dumps(plain, ensure_ascii=False, default=_plain)
-    except Exception:  # noqa: BLE001 — it refers to itself, has odd keys, or is too deep
+        return json.dumps(_jsonable(plain), ensure_ascii=False)
+    except Exception:  # noqa: BLE001 — it refers to itself, or is too deep
         return _whole(plain)
 
 
@@ -95,10 +95,26 @@ def _error_text(error: BaseException, levels: int) -> str:
     return f"{own}: " + "; ".join(members)
 
 
+def _jsonable(plain: Any) -> Any:
+    """The same with all that stands in it."""
+    match plain:
+        case dict():
+            return {_key(key): _jsonable(_plain(value)) for key, value in plain.items()}
+        case list() | tuple():
+            return [_jsonable(_plain(value)) for value in plain]
+    return plain
+
+
+def _key(key: Any) -> Any:
+    return key if isinstance(key, str | int | float | None) else as_text(key)
+
+
 def _plain(value: Any) -> Any:
-    """The value, or what `json.dumps` takes in its place."""
+    """The value, or what stands for it: text, a number, a list or a dict."""
     try:
         return _opened(value)
+    except RecursionError:
+        raise
     except Exception as error:  # noqa: BLE001 — a value may raise anything from any of its methods
         return _not_shown(value, error)
 
@@ -120,7 +136,7 @@ def _opened(value: Any) -> Any:
             return value.value if isinstance(value.value, str | int | float) else value.name
         case tuple() if hasattr(value, "_asdict"):
             return value._asdict()
-        case str() | int() | float() | list() | tuple() | dict():
+        case None | str() | int() | float() | list() | tuple() | dict():
             return value
         case bytes() | bytearray() | memoryview():
             return _bytes_text(bytes(value))
