@@ -395,7 +395,7 @@ class CallbackList:
 
     async def after_model(self, answer: Answer) -> Answer:
         """The answer to store."""
-        return await self._after("after_model", answer)
+        return await self._after("after_model", Answer, answer)
 
     async def before_tool(self, call: ToolCall) -> ToolCall | Deny:
         """The call to run, which has the id and the name of this one, or why none is run."""
@@ -414,11 +414,10 @@ class CallbackList:
 
     async def after_tool(self, call: ToolCall, result: str) -> str:
         """The result to store."""
-        return await self._after("after_tool", result, call)
+        return await self._after("after_tool", str, result, call)
 
-    async def _after(self, point: str, value: T, *before: Any) -> T:
+    async def _after(self, point: str, kind: type[T], value: T, *before: Any) -> T:
         """The value, or what callbacks give in its place; they are called with it behind the others."""
-        kind = type(value)
         for callback in self._overriding(point):
             reply = await self._reply(callback, point, *before, value, kinds=(kind,))
             value = reply if isinstance(reply, kind) else value

@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 import json
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +25,7 @@ from agentloop import (
 )
 from agentloop.errors import UsageError
 from agentloop.events import MessageRecord
+from agentloop.models import ModelPart
 from agentloop.testing import ScriptedModel, calls
 from agentloop.tools import RunContext
 
@@ -144,6 +146,20 @@ async def test_a_request_is_sent_otherwise_and_an_answer_stored_otherwise() -> N
     assert model.requests[0].messages[-1]["content"] == "Briefly."
     assert result.output == "A lo"
     assert "Briefly." not in str(await runner.events("s"))
+
+
+async def test_a_models_own_kind_of_answer_is_answered_with_a_plain_one() -> None:
+    class Measured(Answer):
+        """What a gateway adds to an answer."""
+
+    class Gateway(ScriptedModel):
+        async def stream(self, request: ModelRequest, /) -> AsyncGenerator[ModelPart, None]:
+            async for part in super().stream(request):
+                yield Measured(message=part.message) if isinstance(part, Answer) else part
+
+    hooks = Callbacks(after_model=lambda answer: Answer(message=Message.assistant("Better.")))
+    runner = Runner(Agent(Gateway(["Good."])), transcripts=None, callbacks=[hooks])
+    assert (await runner.run("go")).output == "Better."
 
 
 async def test_hooks_see_no_secrets() -> None:
