@@ -213,6 +213,3 @@ def test_there_is_one_kind_of_thread(wrong: Any) -> None:
 
     with pytest.raises(ToolDefinitionError, match='thread must be "own" or None'):
         Tool.of(tool(thread=wrong)(look))
-
-
-# Results that say that the call failed

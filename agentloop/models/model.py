@@ -188,6 +188,7 @@ class Price:
         at_least_or_none("cached_input", self.cached_input, 0)
 
     def of(self, usage: Usage) -> float:
+        """What this usage costs in US dollars."""
         cached = min(usage.cached_tokens, usage.input_tokens)
         cached_input = self.input if self.cached_input is None else self.cached_input
         fresh = (usage.input_tokens - cached) * self.input
