@@ -12,7 +12,7 @@ from agentloop import Agent, Image, Message, Native, OutputError, Runner, SyncRu
 from agentloop.durable.held_run import WorkPlace
 from agentloop.durable.orders import Order
 from agentloop.durable.workflow import Workflow
-from agentloop.errors import ModelRefusedError
+from agentloop.errors import ModelError, ModelRefusedError
 from agentloop.providers.openai import OpenAIChat, OpenAIResponses
 from agentloop.providers.openai.refusals import Refusal, refuses_format, refuses_tools
 from agentloop.run import Limits
@@ -112,6 +112,15 @@ def test_tools_refused_in_any_language_are_left_out_where_a_request_can_do_witho
         with SyncRunner(Agent(model, output=City)) as typed:
             assert typed.run("Which city?").output == City(name="Rome", people=3)
         assert ["tools" in body for body in server.bodies] == [True, False, False, False]
+
+
+@pytest.mark.parametrize("status", [200, 400])
+def test_whatever_the_status_the_error_says_what_helps_an_agent_with_tools(status: int) -> None:
+    says = refusal("m does not support tools", status=status)
+    with Refusing(lambda body: "tools" in body, says) as server:
+        agent = Agent(OpenAIChat("m", base_url=server.url), tools=[look])
+        with SyncRunner(agent) as runner, pytest.raises(ModelError, match="--tools none"):
+            runner.run("Hi")
 
 
 @pytest.mark.parametrize(

@@ -288,11 +288,11 @@ class ServedModel:
 
     def _with_what_helps(self, failure: Failure, sent: Body) -> AgentLoopError:
         error, helps = failure.error, ""
-        if not isinstance(error, ModelRefusedError):
-            return error
         if failure.refusal is not None and refuses_tools(failure.refusal, sent):
-            error.takes_no_tools, helps = True, _NO_TOOLS
-        elif error.status == 404:
+            helps = _NO_TOOLS
+            if isinstance(error, ModelRefusedError):
+                error.takes_no_tools = True
+        elif isinstance(error, ModelRefusedError) and error.status == 404:
             helps = self._missing
         if helps:
             error.args = (f"{error}; {helps}",)
