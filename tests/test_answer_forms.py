@@ -70,6 +70,16 @@ async def test_one_piece_is_understood_whatever_it_is_called(label: str, api: st
             assert shown_in(await parts_of(model)) == "fine"
 
 
+@pytest.mark.parametrize("api", APIS)
+async def test_line_ends_that_stand_bare_in_one_piece_are_kept(api: str, stream: bool) -> None:
+    text = "a\n\n\nb\r\n\r\nc\rd\n"
+    body = json.dumps(OBJECTS[api]).encode().replace(b"fine", text.encode())
+    with StrictProvider([Raw(pieces=(body,), content_type=JSON), bytewise(body, JSON)]) as server:
+        model = APIS[api](server, stream=stream)
+        assert shown_in(await parts_of(model)) == text
+        assert shown_in(await parts_of(model)).count("\n\n") == 1
+
+
 def cut_off(body: Body) -> list[bytes]:
     text = json.dumps(body).encode()
     return [b"", b"\n\n", *(text[:at] for at in range(1, len(text)))]

@@ -215,14 +215,14 @@ class GrowingCompletion:
             growing._add_choice(min(choices, key=_place))
         return growing.answer()
 
-    def ended(self, foreign: Sequence[bytes], *, done: bool) -> Answer:
+    def ended(self, foreign: bytes, *, done: bool) -> Answer:
         # Nothing but the stream's own end may say so.
         may_be_done = done and (self.finish.word is not None or self.calls.are_whole())
         if self.begun and (may_be_done or self._has_ended()):
             return self.answer()
         if self.begun or not (done or foreign):
             raise ModelUnavailableError(BROKEN_OFF)
-        return self.whole(b"\n".join(foreign)) if foreign else self.answer()
+        return self.whole(foreign) if foreign else self.answer()
 
     def _has_ended(self) -> bool:
         """Whether it says its end, and surely where a call's arguments may be still to come."""

@@ -175,11 +175,11 @@ class GrowingResponse:
             raise BadAnswerError(_NO_OUTPUT)
         return _answer_of(response, output)
 
-    def ended(self, foreign: Sequence[bytes], *, done: bool) -> Answer:
+    def ended(self, foreign: bytes, *, done: bool) -> Answer:
         if self.end is not None or (done and self.items.are_whole()):
             return self.answer()
         if foreign and not self.items:
-            return self.whole(b"\n".join(foreign))
+            return self.whole(foreign)
         if done and self._others and not self.size:
             raise BadAnswerError(_NO_OUTPUT)
         if done and not self.size:

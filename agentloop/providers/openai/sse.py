@@ -9,7 +9,7 @@ The format of events: https://html.spec.whatwg.org/multipage/server-sent-events.
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing, suppress
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
@@ -74,10 +74,10 @@ class GrowingAnswer(Protocol):
         """
         ...
 
-    def ended(self, foreign: Sequence[bytes], *, done: bool) -> Answer:
+    def ended(self, foreign: bytes, *, done: bool) -> Answer:
         """The answer of a stream that has ended.
 
-        `foreign` are the lines that are no events, as those of an answer in one piece; `done` says that the
+        `foreign` is what came that is no event, as an answer in one piece is none; `done` says that the
         stream said its end.
 
         Raises:
@@ -183,12 +183,12 @@ class EventParser:
     """Server-sent events out of bytes that may be split anywhere.
 
     Lines end with CRLF, LF or CR. An event's several data lines are joined by LF; comments, other fields
-    and events without data are passed over. `foreign` has the lines that are none of an event stream, but for
-    `error: …`, in which some servers tell of an error: it stands for an event of that type.
+    and events without data are passed over. `error: …`, in which some servers tell of an error, stands for an
+    event of that type.
     """
 
     def __init__(self) -> None:
-        self.foreign: list[bytes] = []
+        self._foreign: list[bytes] = []
         self._pieces: list[bytes] = []
         self._data: list[bytes] = []
         self._type = ""
@@ -201,7 +201,7 @@ class EventParser:
         if self._after_cr:
             data = data.removeprefix(b"\n")
         self._after_cr = data.endswith(b"\r")
-        lines = data.splitlines()
+        lines = data.splitlines(keepends=True)
         rest = lines.pop() if data and data[-1] not in _LINE_ENDS else b""
         if lines and self._pieces:
             lines[0] = b"".join((*self._pieces, lines[0]))
@@ -224,20 +224,28 @@ class EventParser:
             if (event := self._take(line)) is not None:
                 yield event
 
-    def _take(self, line: bytes) -> ServerEvent | None:
+    @property
+    def foreign(self) -> bytes:
+        """The lines that are none of an event stream, and all line ends between and behind them."""
+        return b"".join(self._foreign)
+
+    def _take(self, whole: bytes) -> ServerEvent | None:
         if not self._started:
-            line = line.removeprefix(BYTE_ORDER_MARK).lstrip()
-            self._started = bool(line)
+            whole = whole.removeprefix(BYTE_ORDER_MARK).lstrip()
+            self._started = bool(whole)
+        line = whole.rstrip(_LINE_ENDS)
         if line.startswith(b"data:"):
             self._data.append(line[6:] if line.startswith(b"data: ") else line[5:])
         elif not line:
+            if self._foreign:
+                self._foreign.append(whole)
             return self._dispatched()
         elif line.startswith(b"event:"):
             self._type = line[6:].strip().decode("utf-8", "replace")
         elif line.startswith(b"error:"):
             return ServerEvent("error", line[6:].strip())
         elif not line.startswith(_LINE_BEGINNINGS):
-            self.foreign.append(line)
+            self._foreign.append(whole)
         return None
 
     def _dispatched(self) -> ServerEvent | None:
