@@ -192,6 +192,12 @@ def test_compact_preview_compact_and_undo(place: Path) -> None:
     assert "no compaction" in agentloop("undo", "work", cwd=place).out
 
 
+@pytest.mark.parametrize("share", ["0", "0%", "0.3", "30%"])
+def test_a_strategy_takes_the_shares_that_it_takes_in_python(share: str, place: Path) -> None:
+    named = f"keep-recent-fraction:{share}"
+    assert agentloop("compact", "long", "--preview", "--strategy", named, cwd=place).status == 0
+
+
 def test_too_little_to_compact_is_no_failure_and_says_what_is_enough(place: Path) -> None:
     agentloop("-p", "hello there", "--session", "little", cwd=place)
     few = agentloop("compact", "little", "-m", "offline", cwd=place)

@@ -225,7 +225,11 @@ WRONG: list[tuple[list[str], str]] = [
     ),
     (
         ["compact", "x", "--strategy", "keep-recent-fraction:300%"],
-        "--strategy: keep-recent-fraction: '300%' is no share above 0 and up to 1",
+        "--strategy: keep-recent-fraction: fraction must be at least 0 and below 1, not 3.0",
+    ),
+    (
+        ["compact", "x", "--strategy", "keep-recent-fraction:off"],
+        "--strategy: keep-recent-fraction: fraction must be at least 0 and below 1, not nan",
     ),
     (["-p", "x", "--modle", "m"], "no such option '--modle': did you mean '--model'?"),
     (["-p", "x", "--frobnicate"], "no such option '--frobnicate': `agentloop --help` shows how"),

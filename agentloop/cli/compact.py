@@ -16,7 +16,7 @@ from agentloop.cli.build import build, make_runner, window_notice
 from agentloop.cli.options import AGENT, COMPACTION, MODEL, STORE, WholeNumber, options
 from agentloop.cli.progress import compaction_line, dollars, failure_line, short
 from agentloop.cli.resume import SessionChoice, find_session, resume_settings
-from agentloop.cli.settings import OFFLINE, READS, Settings, settings_of_call
+from agentloop.cli.settings import OFFLINE, Settings, settings_of_call, share_of
 from agentloop.cli.terminal import StandardOutput, complain, counted, error_console, run_to_end, warn
 from agentloop.errors import UsageError
 from agentloop.events import Compacted, Restored
@@ -50,7 +50,7 @@ _KINDS = ", ".join(f"{name}:{counts}" if counts else name for name, (_, counts) 
 _EXAMPLES = {"SHARE": "0.3", "TOKENS": "20k"}
 _COUNT = partial(whole_of, least=0)
 _NUMBERS: Mapping[str, Callable[[str], Any]] = {
-    "SHARE": READS["compact_at"],
+    "SHARE": share_of,
     "TOKENS": lambda text: 0 if text == "0" else tokens_of(text),
     "TURNS": _COUNT,
     "MESSAGES": _COUNT,

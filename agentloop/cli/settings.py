@@ -135,15 +135,20 @@ def _variables(names: Sequence[str]) -> tuple[str, ...]:
 
 def _fraction(text: str) -> float | None:
     """The share, above 0 and at most 1; None for `off`."""
-    word = text.strip().lower()
-    if word == "off":
+    if text.strip().lower() == "off":
         return None
-    share = _number(word.removesuffix("%")) / (100 if word.endswith("%") else 1)
+    share = share_of(text)
     if not 0 < share <= 1:
         raise UsageError(
             f"{shown(text)} is no share above 0 and up to 1: write one such as 0.8 or 80%, or off"
         )
     return share
+
+
+def share_of(text: str) -> float:
+    """The share that is written as `0.3` or `30%`; NaN for what is no number."""
+    word = text.strip()
+    return _number(word.removesuffix("%")) / (100 if word.endswith("%") else 1)
 
 
 def _temperature(text: str) -> float:
