@@ -289,3 +289,8 @@ def test_what_is_pinned_is_the_whole_list_or_what_is_open_of_it(
     else:
         assert pinned.split("\n") == [TODO_LIST, *is_open]
     assert Todo().pinned([said[0], SeenMessage(said[1].message, True)], lambda _: True) == ""
+
+
+def test_the_model_is_told_what_an_item_says() -> None:
+    write, _ = Todo().tools
+    assert "in one line" in write.parameters["properties"]["items"]["description"]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
 from typing_extensions import TypedDict  # which pydantic reads before Python 3.12 too
 
@@ -31,7 +31,7 @@ _OPEN = ("[ ] ", "[>] ")
 class TodoItem(TypedDict):
     """One line of the list."""
 
-    content: Annotated[str, "What is to be done, in one line."]
+    content: str
     status: Literal["pending", "in_progress", "completed"]
 
 
@@ -106,6 +106,9 @@ def todo_write(items: Sequence[TodoItem]) -> str:
 
     Use it for work of three or more steps: write it before you begin, and again whenever a step begins or
     ends. One item at a time is in_progress.
+
+    Args:
+        items: What is to be done, each in one line.
 
     Raises:
         RetryTool: it is too long, an item says nothing, or more than one is in progress.
