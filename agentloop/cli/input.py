@@ -30,6 +30,7 @@ _SILENCE = (
 )
 _MISREAD = "the prompt is not in UTF-8: � stands for each byte that cannot be read"
 _LABEL = "standard_input"
+_SENTENCE_ENDS = ".,;:!?)"
 _DROPPED = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf")
 _CLOSING = re.compile(rf"<(?=/?\s*{_LABEL})", re.IGNORECASE)
 
@@ -86,9 +87,6 @@ def _from_input(call: str, *, continues: bool) -> Prompt:
     if text.strip() or continues:
         return Prompt(text=text if text.strip() else None, notices=notices)
     raise UsageError(f'the prompt is empty: say what to do, e.g. {call} "…", or pipe it in')
-
-
-_SENTENCE_ENDS = ".,;:!?)"
 
 
 def dropped_files(text: str) -> tuple[File, ...]:

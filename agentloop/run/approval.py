@@ -202,10 +202,8 @@ def _check_runs(run: Run, session: Session, pending: Pending, reply: Approve) ->
 
 async def _known_of(run: Run, session: Session, call: ToolCall) -> Approvals:
     """The same as `approvals_in`; not read where this run made a call that needs no yes."""
-    asking, is_free = (
-        newest_exchange(session.context.visible),
-        not run.registry.may_need_approval(call.name),
-    )
+    asking = newest_exchange(session.context.visible)
+    is_free = not run.registry.may_need_approval(call.name)
     return Approvals() if asking and asking.run_id == run.id and is_free else await approvals_in(session)
 
 

@@ -49,7 +49,7 @@ def without_keys(schema: Any, keys: Set[str]) -> Any:
     if not isinstance(schema, Mapping):
         return schema
     kept = {key: value for key, value in schema.items() if key not in keys}
-    return _within(kept, lambda inner: without_keys(inner, keys))
+    return _change_inside(kept, lambda inner: without_keys(inner, keys))
 
 
 def keys_in(schema: object) -> Iterator[str]:
@@ -65,7 +65,7 @@ def _is_of_users(key: str, inner: object) -> bool:
     return key in NAMED_BY_USERS and isinstance(inner, Mapping)
 
 
-def _within(schema: Json, change: Callable[[Any], Any]) -> dict[str, Any]:
+def _change_inside(schema: Json, change: Callable[[Any], Any]) -> dict[str, Any]:
     """The schema with this change made to all that stands in it, but for data and names that users gave."""
     said: dict[str, Any] = {}
     for key, value in schema.items():
@@ -126,7 +126,7 @@ def _strict(schema: Any) -> Any:
     if "patternProperties" in schema or (is_object and others not in (True, False)):
         raise _LooseError
     kept = {key: value for key, value in schema.items() if key not in ("default", "additionalProperties")}
-    said = _within(kept, _strict)
+    said = _change_inside(kept, _strict)
     if is_object:
         said |= {"required": [*schema.get("properties", {})], "additionalProperties": False}
     return said
@@ -148,7 +148,7 @@ class _Plain:
             return schema
         self._left -= bool(self._open)
         said = {key: value for key, value in schema.items() if key not in self._words}
-        plain = _within(said, self.of)
+        plain = _change_inside(said, self.of)
         if "$ref" in schema and "$ref" not in said:
             plain = {**self._referred(schema["$ref"]), **plain}
         for each in schema.get("allOf", ()) if "allOf" not in said else ():
