@@ -438,11 +438,21 @@ def test_it_keeps_to_its_length_by_any_counter(messages: list[Message], most: in
     assert len(digest(list(context_of(messages).said), max_tokens=most, counter=len)) <= most
 
 
+def by_lines(text: str) -> int:
+    """A counter by which lines together come to more than each by itself."""
+    return text.count("\n") * 30 + len(text) // 4
+
+
+@pytest.mark.parametrize("most", [400, 2_000, 8_000])
+def test_a_counter_of_lines_leaves_a_record_that_says_something(most: int) -> None:
+    said = context_of([U(f"Use port {8_000 + at} for part {at}.\nAsk Ann first.") for at in range(300)]).said
+    text = digest(list(said), max_tokens=most, counter=by_lines)
+    assert "8299" in text
+    assert most // 2 < by_lines(text) <= most
+
+
 @pytest.mark.parametrize("most", [20, 50, 200, 400])
 def test_no_counter_makes_it_longer_than_it_may_be(most: int) -> None:
-    def by_lines(text: str) -> int:
-        return text.count("\n") * 30 + len(text) // 4
-
     told = U(summary_message("They chose tabs.\nNever push to main, said Ann.\n" * 10, None))
     earlier = Entry(seq=0, message=told, original=told, tokens=0, kind="summary")
     said = context_of([U("Use port 8080.\nAsk Ann first."), *called("run", "E-77: no such port")]).said

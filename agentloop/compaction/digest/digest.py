@@ -187,8 +187,17 @@ class Findings:
     def record(self, max_tokens: int, counter: TokenCounter, *, beside: str = "") -> str:
         """The record of at most so many tokens.
 
-        Names and numbers that the text `beside` says are not said again.
+        Names and numbers that the text `beside` says are not said again. Where the whole counts more than its
+        parts, they are taken again in less room.
         """
+        room = max_tokens
+        text = self._within(room, counter, beside)
+        while text and room > 0 and (tokens := counter(text)) > max_tokens:
+            room = min(room * max_tokens // tokens, room - room // 50 - 1)
+            text = self._within(room, counter, beside)
+        return text
+
+    def _within(self, max_tokens: int, counter: TokenCounter, beside: str) -> str:
         head = quoted_within(self.earlier.prose, max_tokens=int(max_tokens * PROSE_SHARE), counter=counter)
         left = whole = max_tokens - (counter(head) + 2 if head else 0)
         sections = self._sections(max_tokens)
@@ -227,10 +236,7 @@ class Findings:
                 if taken:
                     left = max_tokens - counter(_written(head, sections)) - reserved
                 taken = section.fill(min(left, int(max(0, left) * share)), counter)
-        text = _written(head, sections)
-        if text and (over := counter(text) - max_tokens) > 0:
-            return self.record(max_tokens - over, counter, beside=beside)
-        text = index.below(text, max_tokens)
+        text = index.below(_written(head, sections), max_tokens)
         return strict(text or _newest_words(self.said or list(_indexed(self.earlier)), max_tokens, counter))
 
     def _sections(self, max_tokens: int) -> Sections:
