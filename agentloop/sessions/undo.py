@@ -74,16 +74,11 @@ def _begins(context: Context, turns: int) -> list[int]:
     users = [entry.seq for entry in originals_of(context, context.visible) if entry.is_user][-turns:]
     if users and users[0] <= behind:
         whole = sum(seq > behind for seq in users)
-        most = (
-            f"the newest {whole} turns alone"
-            if whole > 1
-            else "the newest turn alone"
-            if whole
-            else "no turn"
-        )
+        newest = f"the newest {whole} turns" if whole > 1 else "the newest turn"
+        most = f"{newest} alone can be taken back, not {len(users)}" if whole else "no turn can be taken back"
         raise UsageError(
-            f"{most} can be taken back, not {len(users)}: a compaction covers the others in part, and what "
-            "stands instead would still tell of them; undo it first"
+            f"{most}: a compaction covers a part of these turns, and what stands instead would "
+            "still tell of it; undo it first"
         )
     return users
 
