@@ -361,6 +361,21 @@ def test_every_file_that_is_named_is_there(page: str) -> None:
             assert importlib.util.find_spec(found[1]), span
 
 
+def test_every_place_in_the_figures_of_the_internals_is_there() -> None:
+    figures = "".join(text for _, _, text in FENCE.findall(PAGES["docs/internals.md"]))
+    places = re.findall(r"(?<![\w./])(?:[a-z_]+/)+[a-z_]+(?:\.py\b|\.\w+)?", figures)
+    assert len(places) > 15
+    for place in places:
+        path, _, name = place.removesuffix(".py").partition(".")
+        module = importlib.import_module(".".join(["agentloop", *path.split("/")]))
+        assert not name or hasattr(module, name), place
+    source = "".join(path.read_text("utf-8") for path in (ROOT / "agentloop").rglob("*.py"))
+    made = set(re.findall(r"\b(?:class|def) (\w+)|^ *(\w+)(?=: | = )", source, re.MULTILINE))
+    known = {name for names in made for name in names} | {"OpenAI"}
+    for name in re.findall(r"\b(?:[A-Z][a-z]+[A-Z]\w+|_\w+|\w+(?=\())", figures):
+        assert name in known, name
+
+
 def public_names() -> set[str]:
     """What can be imported from a public place."""
     modules = [importlib.import_module(f"agentloop.{name}") for name in PUBLIC]
