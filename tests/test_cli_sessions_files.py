@@ -237,6 +237,7 @@ def test_imported_messages_are_called_by_their_first_words(said: str, tmp_path: 
     listed = json.loads(agentloop("sessions", "list", "--all", "--json", cwd=tmp_path).out)
     assert {each["id"]: each["title"] for each in listed} == {made: "Mine", "again": "Mine"}
     assert '"title":"hi"' in (tmp_path / "out").read_text()
+    assert "name one of them by its id" in agentloop("sessions", "show", "Mine", cwd=tmp_path).complaint()
 
 
 async def test_what_a_filter_names_is_looked_for_on_every_page(tmp_path: Path) -> None:

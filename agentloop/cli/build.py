@@ -59,8 +59,8 @@ DEFAULT_WITHOUT_TOOLS = (
     "Where you do not know a fact, say so instead of guessing."
 )
 _FALLBACK = (
-    "no OPENAI_API_KEY and no base URL: the offline model answers, a rule-based stand-in that only "
-    "reads files and says what each one does"
+    "no OPENAI_API_KEY and no base URL: the offline model answers, a rule-based stand-in that "
+    "reads files, and calls tools that you name"
 )
 NO_TOOLS = "none"
 """In place of a module: not even the built-in tools."""

@@ -114,7 +114,7 @@ async def find_session(name: str, store: SessionStore, *, owner: str | None = No
             return group[0]
         if group:
             raise UsageError(
-                f"{name!r} may be any of {few([info.id for info in group])}: write more of the id"
+                f"{name!r} may be any of {few([info.id for info in group])}: name one of them by its id"
             )
     raise SessionNotFoundError(
         f"no session has the id, title or prefix {name[:60]!r}: `agentloop sessions list --all` shows them"

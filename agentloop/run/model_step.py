@@ -195,7 +195,8 @@ async def _store_answer(
     fault = next(filter(None, map(fault_of_answer, filter(None, told))), None)
     if fault and _answers_refused(run, session) >= OUTPUT_TRIES:
         raise OutputError(
-            f"{OUTPUT_TRIES} answers were none of the type asked for: {fault}", text=_given_text(message)
+            f"none of {OUTPUT_TRIES} answers was of the type asked for; the last: {fault}",
+            text=_given_text(message),
         )
     return session
 
