@@ -565,6 +565,16 @@ def test_many_secrets_take_few_operations_in_however_many_writings(piece: str) -
     assert counted[1] <= 3 * counted[0]
 
 
+@pytest.mark.parametrize("said", ["my password is: none", "auth, a token, a secret"])
+def test_to_look_into_many_runs_of_base64_takes_few_operations_each(said: str) -> None:
+    secrets, runs = Secrets(), 1_000
+    text = f"{b64encode(said.encode()).decode()}: " * runs
+    secrets(text[:100])
+    with operations() as step_by_step:
+        assert secrets(text) == text
+    assert step_by_step.total() <= 20 * runs
+
+
 MOST_TIMES = 500
 """So often a pattern may try again what it has repeated."""
 

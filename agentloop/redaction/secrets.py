@@ -20,6 +20,7 @@ from agentloop.errors import UsageError
 from agentloop.redaction.shapes import (
     KNOWN_SHAPES,
     MOST_CHARS,
+    OF_ONE_LINE,
     PRIVATE_KEY,
     Shape,
     body_start,
@@ -278,7 +279,11 @@ class Secrets:
                 spans += _spans(view, shape, matches)
             for said in in_base64(view.unfolded, read):
                 lowered = said.text.lower()
+                lines = said.text.replace(NOTHING, "\n")
                 for shape, hints in _hinted(self.shapes, lowered):
+                    if shape in OF_ONE_LINE:
+                        spans += _spans(said, shape, _matches(shape, lines))
+                        continue
                     for begin, end in said.parts(lowered, hints):
                         spans += _spans(said, shape, _matches(shape, said.text[begin:end]), begin)
             yield spans

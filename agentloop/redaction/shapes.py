@@ -473,6 +473,9 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
 )
 """Shapes of keys, tokens, private keys and assignments that are taken for secrets by default."""
 
+OF_ONE_LINE = frozenset(KNOWN_SHAPES) - {PRIVATE_KEY}
+"""Those of which no match is in more than one line."""
+
 _MOST_MARKER_CHARS = 100
 _BEGINS = pattern(_BEGIN)
 _ENDS = pattern(rf"-----END {_LABEL}")
