@@ -235,7 +235,9 @@ def test_no_line_of_a_run_steers_a_terminal() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", ["", "{}", "{", "[]", "null", '{"a": "' + "x" * 9_000 + '"}', '{"a": "\\u001b[2J\\n"}']
+    "arguments",
+    ["", "{}", "{", "[]", "null", '{"a": "' + "x" * 9_000 + '"}', '{"a": "\\u001b[2J\\n"}', "[" * 100_000],
+    ids=len,
 )
 def test_a_call_in_brief_is_one_short_line(arguments: str) -> None:
     brief = call_text("read", arguments)

@@ -112,6 +112,18 @@ def strict_value(text: str) -> Any:
     return STRICT_JSON.decode(cleaned_json(text))
 
 
+def lenient_value(text: str | bytes, default: object = None) -> Any:
+    """The JSON value that the text is, its strings as models write them; `default` where it is none.
+
+    >>> lenient_value("[1]"), lenient_value("[1"), lenient_value("[1", "[1")
+    ([1], None, '[1')
+    """
+    try:
+        return json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        return default
+
+
 def json_at(text: str, at: int) -> tuple[Any, int] | None:
     """The JSON value that begins at that place, and where it ends; None where none does, or one too deep.
 

@@ -15,6 +15,7 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
+from agentloop._plumbing.strict_json import lenient_value
 from agentloop._plumbing.truncate import beginning
 from agentloop.approvals import Pending
 from agentloop.cli.terminal import counted, line_of, printable
@@ -310,10 +311,7 @@ def _red(text: str) -> Text:
 
 def call_text(name: str, arguments: str) -> str:
     """E.g. `read_file(path="a.py", offset=200)`, long values cut, on one line whatever is in them."""
-    try:
-        values = json.loads(arguments or "{}")
-    except ValueError:
-        values = None
+    values = lenient_value(arguments or "{}")
     if not isinstance(values, dict):
         return beginning(f"{line_of(name)}({beginning(line_of(arguments), _ARGUMENT_CHARS)})", _LINE_CHARS)
     shown = {key: json.dumps(value, ensure_ascii=False) for key, value in values.items()}

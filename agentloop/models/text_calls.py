@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from agentloop._plumbing.patterns import pattern
-from agentloop._plumbing.strict_json import json_at
+from agentloop._plumbing.strict_json import json_at, lenient_value
 from agentloop.messages import Json, Message, ToolCall, said_anew
 from agentloop.prompts import CALL_IN_TEXT_MIDST, CALL_IN_TEXT_TORN, CALL_IN_TEXT_UNKNOWN
 
@@ -361,10 +361,7 @@ def _value(text: str, schema: object) -> object:
     """A value out of tags: the text where the schema takes a text, else the JSON that it may be."""
     if "string" in (kinds := _kinds(schema)) or not kinds:
         return text
-    try:
-        return json.loads(text, strict=False)
-    except (ValueError, RecursionError):
-        return text
+    return lenient_value(text, text)
 
 
 def _kinds(schema: object) -> set[str]:
@@ -394,10 +391,7 @@ def _bare_calls(text: str, tools: _Tools) -> list[WrittenCall] | None:
     """The calls that are all of the answer, in JSON without marks; None where it may mean something else."""
     if _BARE_BEGUN.match(text) is None:
         return None
-    try:
-        value = json.loads(text, strict=False)
-    except (ValueError, RecursionError):
-        return None
+    value = lenient_value(text)
     calls = []
     for each in value if isinstance(value, list) else [value]:
         if not isinstance(each, dict) or each.keys() - _FIELDS or len(each.keys() & _ARGUMENTS) != 1:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agentloop._plumbing.strict_json import lenient_value
 from agentloop.context import chat_messages, stub
 from agentloop.errors import UsageError
 from agentloop.messages import Json, text_of
@@ -151,10 +152,7 @@ def _of_sharegpt(values: Sequence[Json]) -> Iterator[Json]:
 
 
 def _sharegpt_call(value: object, calls: "_Calls") -> Iterator[Json]:
-    try:
-        call = json.loads(value) if isinstance(value, str) else value
-    except (ValueError, RecursionError):
-        call = None
+    call = lenient_value(value) if isinstance(value, str) else value
     wanted: list[Any] = call if isinstance(call, list) else [call]
     if not all(isinstance(each, Mapping) and isinstance(each.get("name"), str) for each in wanted):
         yield {"role": "assistant", "content": _as_text(value)}

@@ -28,7 +28,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, TypeVar
 
-from agentloop._plumbing.strict_json import Nesting, json_at, mapping_or_empty
+from agentloop._plumbing.strict_json import Nesting, json_at, lenient_value, mapping_or_empty
 from agentloop.bounds import MOST_CALLS
 from agentloop.errors import BadAnswerError
 from agentloop.messages import Json
@@ -431,10 +431,7 @@ def _told(call: Json) -> tuple[str, tuple[str, str]]:
 
 
 def _is_object(arguments: str) -> bool:
-    try:
-        return isinstance(json.loads(arguments, strict=False), dict)
-    except (ValueError, RecursionError):
-        return False
+    return isinstance(lenient_value(arguments), dict)
 
 
 def _objects(values: object) -> list[Json]:

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from agentloop._plumbing.amounts import LEAST_WINDOW, MOST_TOKENS, scaled
 from agentloop._plumbing.checks import at_least_or_none, shown
-from agentloop._plumbing.strict_json import cleaned, encodes
+from agentloop._plumbing.strict_json import cleaned, encodes, lenient_value
 from agentloop.errors import UsageError
 from agentloop.models import ModelRequest
 from agentloop.providers.openai.sse import utf8_text
@@ -63,10 +63,7 @@ _Inside: TypeAlias = Callable[[Mapping[str, Any]], Iterable[tuple[str, Any]]]
 def parsed(data: bytes) -> object:
     """The JSON in the body of an error, its text where it is none."""
     text = utf8_text(data).removeprefix("\ufeff").strip()
-    try:
-        return json.loads(text, strict=False)
-    except (ValueError, RecursionError):
-        return text
+    return lenient_value(text, text)
 
 
 def trimmed(body: object, wipe: Callable[[str], str] = str) -> object:

@@ -10,7 +10,6 @@ word, and tells the window of a model once that is loaded, before that only wher
 """
 
 import asyncio
-import json
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -20,6 +19,7 @@ from weakref import WeakKeyDictionary
 import httpx2
 
 from agentloop._plumbing.patterns import pattern
+from agentloop._plumbing.strict_json import lenient_value
 from agentloop.errors import UsageError
 from agentloop.messages import Json
 from agentloop.models import is_anyones, known_window
@@ -140,10 +140,7 @@ async def _answer(http: httpx2.AsyncClient, url: str, asked: Json | None = None)
     """The JSON that stands there; None where there is none, or more than a list of models can have."""
     method, headers = "GET" if asked is None else "POST", {"accept": "application/json"}
     response = await http.request(method, url, json=asked, headers=headers, follow_redirects=False)
-    try:
-        return json.loads(response.content) if response.status_code == 200 else None
-    except (ValueError, RecursionError):
-        return None
+    return lenient_value(response.content) if response.status_code == 200 else None
 
 
 class ModelWindow:
