@@ -171,6 +171,15 @@ def test_what_the_user_has_not_committed_is_never_overwritten(repo: Path) -> Non
     assert (repo / "other.txt").read_text() == "mine\n"
 
 
+def test_what_is_left_out_of_a_refusal_is_counted(repo: Path) -> None:
+    trees = Worktrees(repo)
+    trees.enter("a")
+    for number in range(22):
+        (trees.path("a") / f"{number}.txt").touch()
+    with pytest.raises(RetryTool, match=r"\.txt and 2 more\. Merge it, or discard them"):
+        trees.remove("a")
+
+
 def test_nothing_is_removed_without_a_word(repo: Path) -> None:
     trees = Worktrees(repo)
     trees.enter("a")

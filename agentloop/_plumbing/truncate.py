@@ -203,11 +203,11 @@ def _short(line: str) -> str:
     return head(" ".join(line.split()), MOST_LINE_CHARS)
 
 
-def few(names: Sequence[str]) -> str:
-    """The first five of the names, and how many more there are.
+def few(names: Sequence[str], most: int = FEW) -> str:
+    """The first of the names, and how many more there are.
 
     >>> few(["a", "b", "c", "d", "e", "f", "g"])
     'a, b, c, d, e and 2 more'
     """
-    more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
-    return ", ".join(names[:FEW]) + more
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

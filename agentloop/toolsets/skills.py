@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 from agentloop._plumbing.checks import shown
 from agentloop._plumbing.patterns import pattern
+from agentloop._plumbing.truncate import few
 from agentloop.context import results_of
 from agentloop.errors import RetryTool, UsageError
 from agentloop.messages import SeenMessage
@@ -134,9 +135,7 @@ class Skills(ToolSet):
         """
         if (skill := self.skills.get(name)) is None:
             near = sorted(self.skills, key=lambda each: name.lower() not in each.lower())
-            more = f" and {len(near) - MOST_FILES_NAMED} more" if len(near) > MOST_FILES_NAMED else ""
-            there = ", ".join(near[:MOST_FILES_NAMED])
-            raise RetryTool(f"there is no skill {name[:100]!r}: there are {there}{more}")
+            raise RetryTool(f"there is no skill {name[:100]!r}: there are {few(near, MOST_FILES_NAMED)}")
         try:
             text = skill.folder.read(file).decode("utf-8-sig")
             if skill.folder.inside(file) != (SKILL_MD,):

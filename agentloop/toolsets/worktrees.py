@@ -18,6 +18,7 @@ from typing import Any
 from agentloop._plumbing.checks import shown
 from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.private_files import lock, make_ignored_folder
+from agentloop._plumbing.truncate import few
 from agentloop.context import results_of
 from agentloop.errors import RetryTool, UsageError
 from agentloop.messages import SeenMessage, ToolCall
@@ -196,8 +197,7 @@ class Worktrees(ToolSet):
         with self._alone(name) as tree:
             self._check(tree)
             if marked := [file for file in self._conflicts(tree) if _has_markers(tree / file)]:
-                told = ", ".join(marked[:MOST_NAMED])
-                raise RetryTool(f"conflict markers are left in {told}: edit them first")
+                raise RetryTool(f"conflict markers are left in {few(marked, MOST_NAMED)}: edit them first")
             self._commit(tree, f"Work of {name}")
             ours = self._output_of(self._root, "rev-parse", "HEAD")
             joined = self._try_git(tree, "merge", "--no-edit", "-m", f"Join {name}", ours)
@@ -228,7 +228,7 @@ class Worktrees(ToolSet):
             self._check(tree, on_branch=not discard)
             changed, branch = self._changed(tree), f"{BRANCHES}{name}"
             if changed and not discard:
-                told = ", ".join(changed[:MOST_NAMED])
+                told = few(changed, MOST_NAMED)
                 raise RetryTool(
                     f"{name} has changes that are not committed: {told}. Merge it, or discard them"
                 )
@@ -278,7 +278,7 @@ class Worktrees(ToolSet):
     def _check(self, tree: Path, *, on_branch: bool = True) -> None:
         """That the worktree is there, and has its own branch checked out."""
         if not self._is_there(tree):
-            there = ", ".join(each.name for each in self._there()[:MOST_NAMED])
+            there = few([each.name for each in self._there()], MOST_NAMED)
             more = f"there are {there}" if there else f"{WORKTREES_NONE} Make one by {ENTER}"
             raise RetryTool(f"there is no worktree {tree.name!r}: {more}")
         has, wanted = self._output_of(tree, "rev-parse", "--abbrev-ref", "HEAD"), f"{BRANCHES}{tree.name}"

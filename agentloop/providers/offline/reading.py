@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from agentloop._plumbing.truncate import few
 from agentloop.messages import Json, Message
 from agentloop.providers.offline.job import (
     GONE,
@@ -242,9 +243,7 @@ def _first_line(text: str) -> str | None:
 def _definitions(text: str) -> str | None:
     """The names that it defines: public ones first, and how many more there are."""
     ordered = sorted(dict.fromkeys(_DEFINITION.findall(text)), key=lambda name: name.startswith("_"))
-    more = len(ordered) - _MOST_NAMES
-    shown = ", ".join(ordered[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
-    return shorten(f"defines {shown}", LONGEST) if ordered else None
+    return shorten(f"defines {few(ordered, _MOST_NAMES)}", LONGEST) if ordered else None
 
 
 _CODE = (_comment, _definitions)
