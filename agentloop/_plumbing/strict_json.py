@@ -4,7 +4,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Never
 
 from agentloop._plumbing.patterns import pattern
 from agentloop.bounds import MOST_NESTED
@@ -84,17 +84,18 @@ def encodes(text: str) -> bool:
     return True
 
 
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")
+def no_number(text: str) -> Never:
+    """Refuse NaN, an infinity, or a number beyond it, as a decoder meets it."""
+    raise ValueError(f"{text[:40]} is no number that JSON can keep: write another")
 
 
-def _finite(number: str) -> float:
-    if math.isinf(value := float(number)):
-        raise ValueError(f"{number[:20]} is too large a number")
-    return value
+def finite(text: str) -> float:
+    """The number, which is to be finite."""
+    number = float(text)
+    return number if math.isfinite(number) else no_number(text)
 
 
-STRICT_JSON = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)
+STRICT_JSON = json.JSONDecoder(parse_constant=no_number, parse_float=finite)
 """Decodes what every parser of JSON takes: NaN, the infinities and numbers beyond them are a ValueError."""
 
 

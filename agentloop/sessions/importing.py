@@ -8,18 +8,17 @@ has is looked at before it is decoded, a piece at a time, so that a signal is he
 
 import contextlib
 import json
-import math
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, Never
+from typing import Any
 
 from agentloop._plumbing.amounts import MOST_TOKENS
 from agentloop._plumbing.checks import shown, whole
 from agentloop._plumbing.patterns import pattern
-from agentloop._plumbing.strict_json import Nesting
+from agentloop._plumbing.strict_json import Nesting, finite, no_number
 from agentloop.bounds import MOST_IMPORT_RECORDS, MOST_IMPORT_VALUES, MOST_KEYS, MOST_NESTED
 from agentloop.codec import decode
 from agentloop.context import chat_messages
@@ -333,18 +332,9 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _finite(text: str) -> float:
-    number = float(text)
-    return number if math.isfinite(number) else _no_number(text)
-
-
-def _no_number(text: str) -> Never:
-    raise ValueError(f"{text[:40]} is no number that JSON can keep: write another")
-
-
 _ANY = json.JSONDecoder()
-_LENIENT = json.JSONDecoder(object_pairs_hook=_once, parse_float=_finite)
-_STRICT = json.JSONDecoder(object_pairs_hook=_once, parse_float=_finite, parse_constant=_no_number)
+_LENIENT = json.JSONDecoder(object_pairs_hook=_once, parse_float=finite)
+_STRICT = json.JSONDecoder(object_pairs_hook=_once, parse_float=finite, parse_constant=no_number)
 
 
 def renumbered(event: Event, position: int, positions: Sequence[int]) -> Event:
