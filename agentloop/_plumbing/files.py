@@ -10,7 +10,7 @@ _PIECE_BYTES = 1_000_000
 """Between two pieces a signal has its turn."""
 
 
-def beginning_of(path: Path, most_bytes: int) -> bytearray:
+def beginning_of(path: Path, most_bytes: int, *, follows_links: bool = True) -> bytearray:
     """What a file holds, up to `most_bytes` of it.
 
     Raises:
@@ -18,7 +18,8 @@ def beginning_of(path: Path, most_bytes: int) -> bytearray:
         ValueError: it is no regular file, or its path is none.
     """
     # Without blocking: whoever opens a pipe waits for its other end.
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follows_links else os.O_NOFOLLOW)
+    with os.fdopen(os.open(path, flags), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise ValueError("it is no file")
         data = bytearray()

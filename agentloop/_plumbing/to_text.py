@@ -24,8 +24,8 @@ def as_text(value: object) -> str:
 
     Text stands as it is, None is `(no result)`, bytes are decoded or shown as labelled base64; mappings,
     sequences, sets (sorted), data classes and pydantic models become JSON, also as parts of others; all else
-    is its `str`. An iterator gives its first 10,000 values, a range or its like 500,000. What JSON cannot hold
-    is its `str` as a whole, and what raises when it is looked at is named in brackets.
+    is its `str`. An iterator gives its first 10,000 values, a range or its like 500,000. What JSON cannot
+    hold is its `str` as a whole, and what raises when it is looked at is named in brackets.
     """
     if value is None:
         return "(no result)"
@@ -66,7 +66,7 @@ def strict(text: str) -> str:
 
 
 def raised_at(error: BaseException) -> str:
-    """Where it or else its cause was raised, as `FILE:LINE`: the innermost line, no library's and not ours."""
+    """Where it or its cause was raised, as `FILE:LINE`: the innermost line, no library's and not ours."""
     frames = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
     theirs = [f"{file}:{line}" for file, line in frames if not _is_library(file)]
     cause = raised_at(error.__cause__) if error.__cause__ else ""

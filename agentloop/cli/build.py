@@ -432,7 +432,7 @@ def default_instructions(
 
 
 def _read_file(path: Path) -> str:
-    """What the file says; nothing where it cannot be read."""
+    """What the file says; nothing where it cannot be read, or has become a link since it was looked at."""
     with suppress(OSError, ValueError):
-        return decoded(bytes(beginning_of(path, _MOST_BYTES))).strip()
+        return decoded(bytes(beginning_of(path, _MOST_BYTES, follows_links=False))).strip()
     return ""
