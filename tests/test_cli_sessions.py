@@ -183,9 +183,7 @@ def test_compact_preview_compact_and_undo(place: Path) -> None:
         for line in sessions("export", "work", "--format", "events", cwd=place).out.splitlines()
     ]
     assert "compacted" in kinds
-    assert (
-        "stands instead would still tell of them; undo it first" in agentloop("rewind", "work", cwd=place).err
-    )
+    assert "what stands instead would still tell of it" in agentloop("rewind", "work", cwd=place).err
     assert "taken back: compaction" in agentloop("undo", "work", cwd=place).out
     assert "undo gives it back" in agentloop("rewind", "work", cwd=place).out
     assert "taken back: rewind" in agentloop("undo", "work", cwd=place).out
