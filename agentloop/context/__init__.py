@@ -4,7 +4,7 @@ from agentloop.context.budget import DEFAULT_WINDOW, Budget, is_believed, learn_
 from agentloop.context.budget import overflow_error, recounted, too_small_for, with_shorter_answer
 from agentloop.context.context import Context, covered_before, model_summaries, originals_of
 from agentloop.context.context import records_without_log, rewound
-from agentloop.context.entries import Entry, Growing, Kind, Report, Shown
+from agentloop.context.entries import Entry, Growing, GrowingSet, Kind, Report, Shown
 from agentloop.context.exchanges import Unit, clamped, covered_ranges, hold_news, may_go, newest_within
 from agentloop.context.exchanges import next_turn_start, safe_cover, turns_of, units_of
 from agentloop.context.guard import AUTOMATIC, Guard

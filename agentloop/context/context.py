@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from operator import itemgetter
 
-from agentloop.context.entries import Entry, Growing, Kind, Report, Shown, in_order, is_credible
+from agentloop.context.entries import Entry, Growing, GrowingSet, Kind, Report, Shown, in_order, is_credible
 from agentloop.context.guard import Guard
 from agentloop.context.pairing import FillerTokens, says_nothing
 from agentloop.errors import UsageError
@@ -140,7 +140,7 @@ class Context:
     length: int = 0
     starts_after: int = 0
     said: Growing[Entry] = field(default_factory=Growing)
-    call_ids: Growing[str] = field(default_factory=Growing)
+    call_ids: GrowingSet[str] = field(default_factory=GrowingSet)
     visible: Growing[Entry] = field(default_factory=Growing)
     tokens: int = 0
     turns: int = 0

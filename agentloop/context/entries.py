@@ -9,6 +9,7 @@ own count.
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from math import inf, log
 from typing import Generic, Literal, TypeVar, overload
 
@@ -126,6 +127,43 @@ class Growing(Sequence[T], Generic[T]):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Growing) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class GrowingSet(Generic[T]):
+    """An immutable set whose `plus` costs what is added, shared between versions as `Growing` is."""
+
+    __slots__ = ("_places", "_size")
+
+    def __init__(self, items: Iterable[T] = ()) -> None:
+        self._places = {item: place for place, item in enumerate(dict.fromkeys(items))}
+        self._size = len(self._places)
+
+    def plus(self, *items: T) -> "GrowingSet[T]":
+        """This set with these items too."""
+        new = [item for item in dict.fromkeys(items) if item not in self]
+        if not new:
+            return self
+        grown: GrowingSet[T] = GrowingSet()
+        with _GROWTH:
+            shared = len(self._places) == self._size
+            grown._places = self._places if shared else {item: at for at, item in enumerate(self)}
+            grown._places.update((item, at) for at, item in enumerate(new, self._size))
+        grown._size = self._size + len(new)
+        return grown
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __contains__(self, item: object) -> bool:
+        return self._places.get(item, self._size) < self._size  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[T]:
+        return islice(self._places, self._size)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, GrowingSet) and set(self) == set(other)
 
     __hash__ = None  # type: ignore[assignment]
 

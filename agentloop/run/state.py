@@ -195,7 +195,7 @@ class Run:
     def call_ids(self, session: Session) -> CallIds:
         """What gives the calls of the next answer ids of their own in the session."""
         if self._call_ids is None:
-            self._call_ids = CallIds(frozenset(session.context.call_ids))
+            self._call_ids = CallIds(session.context.call_ids)
         return self._call_ids
 
     def record_of(

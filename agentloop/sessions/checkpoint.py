@@ -11,7 +11,7 @@ from hashlib import blake2b
 from typing import Any
 
 from agentloop.codec import decode, encode
-from agentloop.context import Context, Entry, FillerTokens, Growing, Guard, Report
+from agentloop.context import Context, Entry, FillerTokens, Growing, GrowingSet, Guard, Report
 from agentloop.errors import StoreError
 from agentloop.messages import Message
 from agentloop.stores.base import Checkpoint
@@ -138,7 +138,7 @@ def _from_json(data: Mapping[str, Any]) -> Context:
         length=data["length"],
         starts_after=data["base"],
         said=Growing(entries[place] for place in data["said"]),
-        call_ids=Growing(data["call_ids"]),
+        call_ids=GrowingSet(data["call_ids"]),
         visible=Growing(entries[place] for place in data["visible"]),
         tokens=data["tokens"],
         turns=data["turns"],
