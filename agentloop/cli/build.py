@@ -301,6 +301,8 @@ def load_schema(spec: str) -> Any:
     path = read("--schema", spec, read_path)
     if ":" in spec and not path.exists():
         wanted = _object("--schema", spec, "names no type: write MODULE:NAME")
+    elif not path.exists():
+        raise UsageError(f"--schema: there is no {spec!r}: check the path, or name a type as MODULE:NAME")
     else:
         example = '{"type": "object"}'
         wanted = read("--schema", spec, lambda _: json_object(text_of(path), spec, example))
