@@ -241,9 +241,13 @@ class Secrets:
         return found
 
     def _hinted_in(self, views: Sequence[TextView]) -> list[Shape]:
-        """The shapes of which hints stand in the views: as one holds no escapes, in the first or the last."""
-        outer = dict.fromkeys((views[0], views[-1].since or views[0], views[-1]))
-        return [shape for shape, _ in _hinted(self.shapes, *(view.text.lower() for view in outer))]
+        """The shapes of which hints stand in a view with escapes read once, twice or more, or in the last."""
+        texts = [views[-1].text]
+        view = views[-1].since
+        while view:
+            texts.append(view.text)
+            view = view.since
+        return [shape for shape, _ in _hinted(self.shapes, *(text.lower() for text in texts))]
 
     def _values_in(self, text: str, views: Sequence[TextView]) -> list[Span]:
         """The known values and the marks that stand in the text, in order and apart."""
@@ -373,14 +377,18 @@ def _matches(shape: Shape, text: str) -> list[tuple[Place, Place]]:
 
 
 def _searched(shape: Shape, text: str) -> Iterable[re.Match[str]]:
-    """The matches in the text, looked for only around the letters that all have, where these are rare."""
-    pattern, anchor = compiled(shape.pattern), shape.anchor
-    if anchor is None or text.count(anchor.letters) > len(text) // _CHARS_AN_ANCHOR:
+    """The matches in the text, looked for only around what stands in all of them, where that is rare."""
+    pattern = compiled(shape.pattern)
+    if shape.anchor is None:
+        return pattern.finditer(text)
+    least, most = shape.anchor.least, shape.anchor.most
+    anchors = list(islice(compiled(shape.anchor.pattern).finditer(text), len(text) // _CHARS_AN_ANCHOR + 1))
+    if len(anchors) > len(text) // _CHARS_AN_ANCHOR:
         return pattern.finditer(text)
     found: list[re.Match[str]] = []
-    for at in re.finditer(re.escape(anchor.letters), text):
+    for at in anchors:
         end = found[-1].end() if found else 0
-        starts = range(max(end, at.start() - anchor.most), at.start() - anchor.least + 1)
+        starts = range(max(end, at.start() - most), at.start() - least + 1)
         found += islice(filter(None, (pattern.match(text, start) for start in starts)), 1)
     return found
 
