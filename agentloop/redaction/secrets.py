@@ -230,10 +230,11 @@ class Secrets:
         most = MOST_CHARS if PRIVATE_KEY in shapes else _NEAR_CHARS
         found = self._values_in(text, views)
         taken = [(span.start, span.end) for span in found]
+        look = partial(self._shaped, shapes, set[Run]())
         for _ in range(_MOST_ROUNDS):
             if taken:
                 views = list(views_of(TextView(text).replaced(taken, NOTHING)))
-            if not (shaped := list(_looked(text, views, partial(self._shaped, shapes), taken))):
+            if not (shaped := list(_looked(text, views, look, taken))):
                 break
             found = joined([*found, *shaped])
             # What stands beside a match may be one where that is gone; what is far stays as it is.
@@ -267,10 +268,14 @@ class Secrets:
             ]
             yield [Span(*span, KNOWN, *span) for span in found]
 
-    def _shaped(self, shapes: Sequence[Shape], views: Iterable[TextView]) -> Iterator[list[Span]]:
-        """The matches of these in each view, but for those that the view before has too; of all in base64."""
+    def _shaped(
+        self, shapes: Sequence[Shape], read: set[Run], views: Iterable[TextView]
+    ) -> Iterator[list[Span]]:
+        """The matches of these in each view, but for those that the view before has too.
+
+        Those of all shapes in base64, but for the runs of it that were read before, and are from now on.
+        """
         found: dict[tuple[Shape, TextView | None], set[Place]] = {}
-        read = set[Run]()
         for view in views:
             spans: list[Span] = []
             for shape in shapes:

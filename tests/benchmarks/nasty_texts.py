@@ -1,5 +1,9 @@
 """Texts that a redaction may take long for: each is one piece over and over."""
 
+from agentloop.redaction import KNOWN_SHAPES
+
+_HINTS = [hint for shape in KNOWN_SHAPES for hint in shape.hints]
+
 NASTY: dict[str, str] = {
     "prose": "one word after another, ",
     "logins in addresses": "https://a:b@",
@@ -44,6 +48,8 @@ NASTY: dict[str, str] = {
     "hidden logins among all": "ht\u200btps://a:b@" * 3 + "%252541\x1b[m",
     "logins among colours": "https://a:b@" * 3 + "\x1b[m",
     "keys in names": "api_key" * 30 + "%252541\x1b[m",
+    "all hints among all": "".join(f"{hint} %252541\x1b[m\u200b" for hint in _HINTS),
+    "all heads among all": "".join(f"{hint}{'Ab1' * 13} %252541\x1b[m\u200b" for hint in _HINTS),
 }
 
 ATOMS: tuple[str, ...] = (
