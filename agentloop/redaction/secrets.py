@@ -242,13 +242,12 @@ class Secrets:
         return found
 
     def _hinted_in(self, views: Sequence[TextView]) -> list[Shape]:
-        """The shapes of which hints stand in a view with escapes read once, twice or more, or in the last."""
-        texts = [views[-1].text]
-        view = views[-1].since
-        while view:
-            texts.append(view.text)
-            view = view.since
-        return [shape for shape, _ in _hinted(self.shapes, *(text.lower() for text in texts))]
+        """The shapes of which a hint stands in one of the views, in their order."""
+        left = {id(shape): shape for shape in self.shapes}
+        for view in views:
+            for shape, _ in list(_hinted(left.values(), view.text.lower())):
+                del left[id(shape)]
+        return [shape for shape in self.shapes if id(shape) not in left]
 
     def _values_in(self, text: str, views: Sequence[TextView]) -> list[Span]:
         """The known values and the marks that stand in the text, in order and apart."""
@@ -412,14 +411,14 @@ def _pairs_of(hint: str) -> tuple[frozenset[int], frozenset[int]]:
     return _pairs(hint), _pairs(hint, 1)
 
 
-def _hinted(shapes: Iterable[Shape], *lowered: str) -> Iterator[tuple[Shape, list[str]]]:
-    """The shapes of which hints stand in one of the texts, and those; most are out by its pairs."""
-    pairs = frozenset[int]().union(*map(_pairs, lowered))
+def _hinted(shapes: Iterable[Shape], lowered: str) -> Iterator[tuple[Shape, list[str]]]:
+    """The shapes of which hints stand in the text, and those; most are out by its pairs."""
+    pairs = _pairs(lowered)
     for shape in shapes:
         hints = []
         for hint in shape.hints or ("",):
             even, odd = _pairs_of(hint)
-            if (even <= pairs or odd <= pairs) and any(hint in text for text in lowered):
+            if (even <= pairs or odd <= pairs) and hint in lowered:
                 hints.append(hint)
         if hints:
             yield shape, hints
