@@ -484,6 +484,7 @@ def test_pieces_of_secrets_in_any_order_give_the_same_whole_and_twice(
         "password: abc12345line one\nline two is here and on",
         "password aB1aaaaaapassword aB1aaaaaab\r\nand on",
         "zwei wörterzwei wörter and on",
+        "\x9b--password=\u00adMc3NocGFzcyAtcCBodW50ZXIyYWJjIA==\n",
     ],
 )
 def test_where_a_piece_ends_decides_nothing(text: str) -> None:

@@ -564,7 +564,7 @@ def _tail(text: str, at: int) -> int:
     return len(near) - len(near.rstrip(_BASE64))
 
 
-_LETTER = rf"!-~{BREAK}{UNSEEN_LETTERS}"
+_LETTER = rf"!-~{BREAK}\x9b{UNSEEN_LETTERS}"
 """Colours, and letters that take no room, may stand in the middle of what is one secret."""
 
 _WORDS = pattern(rf"[{_LETTER}]+")
