@@ -104,13 +104,14 @@ RUN = r"[A-Za-z0-9_-]"
 HEX = "[0-9a-f]"
 
 
-def _begun_by(
-    letters: str, *, kind: str, pattern: str, hints: Iterable[str], words: int = _FEW_WORDS
+def _by_first_letter(
+    *, kind: str, pattern: str, hints: Iterable[str], words: int = _FEW_WORDS
 ) -> Iterator[Shape]:
-    """One of these letters and the rest; a shape for each, as what always begins alike is found fast."""
+    """A shape for each letter of the class that the pattern begins with: that is found ten times as fast."""
+    letters, rest = pattern.removeprefix("[").split("]", 1)
     for letter in letters:
         its = [hint for hint in hints if hint[0] == letter.lower()]
-        yield _ours(kind=kind, pattern=f"{letter}{pattern}", hints=its, words=words)
+        yield _ours(kind=kind, pattern=f"{letter}{rest}", hints=its, words=words)
 
 
 def apart(begun: str, behind: str = "[A-Za-z0-9]") -> str:
@@ -121,7 +122,7 @@ def apart(begun: str, behind: str = "[A-Za-z0-9]") -> str:
 def prefixed(kind: str, prefixes: str, rest: str, behind: str = "[A-Za-z0-9]") -> Iterator[Shape]:
     """One of these prefixes, not in the middle of a word of characters of this class, and the rest.
 
-    There is a shape for each first letter, as above.
+    There is a shape for each first letter, too.
     """
     for _, alike in groupby(prefixes.split(), key=itemgetter(0)):
         hints = list(alike)
@@ -163,15 +164,15 @@ _WORD = r"(?:[a-z]{1,20}+|[A-Z]{1,20}+|(?=[0-9]))[0-9]{0,4}+"
 _NO_PROSE = rf"(?![a-z]{{2,10}}+://|[A-Za-z_.-]{{2,60}}+=|{_WORD}(?:-{_WORD}){{1,5}}+[ \t\r]{{0,8}}(?:\n|$))"
 """An address, a setting and hyphenated words are what one writes about passwords."""
 
-_ASSWORD = r"(?i:ass(?:word|wd|phrase)|wd(?!=[/~]))"
+_PASSWORD = r"[Pp](?i:ass(?:word|wd|phrase)|wd(?!=[/~]))"
 """`PWD=/…` is the folder that a shell is in."""
 _OF_ACCESS = (
     "api[_-] api access[_-] access secret[_-] secret private[_-] private auth[_-] auth"
     " encryption[_-] signing[_-] account[_-] account master[_-]"
 )
 _OF_PAGES = "page[_-] page next[_-] next ation[_-] ation sync[_-] sync"
-_EY = (
-    r"(?i:(?<=k)ey(?=[\"' \t:=])(?<=[ehginrst_-]key)(?:"
+_KEY = (
+    r"[KSTkst](?i:(?<=k)ey(?=[\"' \t:=])(?<=[ehginrst_-]key)(?:"
     + "|".join(f"(?<={name}key)" for name in _OF_ACCESS.split())
     + ")|(?<=s)ecret|(?<=t)oken"
     + "".join(f"(?<!{name}token)" for name in _OF_PAGES.split())
@@ -180,15 +181,13 @@ _EY = (
 """Names of what gives access; a token that names the next page of a list gives none."""
 
 
-def _assigned(
-    letters: str, *, kind: str, name: str, least: int, hints: Iterable[str], quoted: str = ""
-) -> Iterator[Shape]:
-    """What a name is given: in quotes, or with a digit and a letter in so many characters at least."""
+def _assigned(kind: str, name: str, least: int, hints: Iterable[str], quoted: str = "") -> Iterator[Shape]:
+    """What such a name is given: in quotes, or with a digit and a letter in so many characters at least."""
     value = (
         rf"(?P<quote>[\"'])?(?P<secret>(?(quote){quoted}{_UNQUOTED}{{8,}}+(?=[\"'])"
         rf"|{_NO_CODE}{_MIXED}{_BARE}{{{least},}}+))"
     )
-    return _begun_by(letters, kind=kind, pattern=f"{name}{_IS}{_NEVER_SECRET}{value}", hints=hints)
+    return _by_first_letter(kind=kind, pattern=f"{name}{_IS}{_NEVER_SECRET}{value}", hints=hints)
 
 
 def _argument(option: str, hint: str) -> Shape:
@@ -238,10 +237,9 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
     *prefixed("Google key", "AIza", rest=rf"{RUN}{{35}}(?!{RUN})"),
     # https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_identifiers.html: 20 characters
     *prefixed("AWS key id", "AKIA ASIA ABIA ACCA", rest=r"[A-Z0-9]{16}(?![A-Za-z0-9])"),
-    *_begun_by(
-        "Ss",
+    *_by_first_letter(
         kind="AWS secret key",
-        pattern=rf"(?i:ecret[_-]?(?:access[_-]?)?key){_IS}[\"']?(?P<secret>[A-Za-z0-9/+]{{40}})(?![A-Za-z0-9/+])",
+        pattern=rf"[Ss](?i:ecret[_-]?(?:access[_-]?)?key){_IS}[\"']?(?P<secret>[A-Za-z0-9/+]{{40}})(?![A-Za-z0-9/+])",
         hints=("secret",),
     ),
     # https://github.blog/engineering/behind-githubs-new-authentication-token-formats/: a prefix and 36
@@ -407,20 +405,18 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
         words=1,
     ),
     # https://www.rfc-editor.org/rfc/rfc6265: of the pairs one is long, or letters and digits
-    *_begun_by(
-        "Cc",
+    *_by_first_letter(
         kind="cookie",
-        pattern=rf"(?i:ookie)[\"']?{_GAP}:{_GAP}[\"']?(?=(?:{_TOKEN}={_CRUMB}{{0,300}}+; ?){{0,20}}?"
+        pattern=rf"[Cc](?i:ookie)[\"']?{_GAP}:{_GAP}[\"']?(?=(?:{_TOKEN}={_CRUMB}{{0,300}}+; ?){{0,20}}?"
         rf"{_TOKEN}={_NEVER_SECRET}(?:{_CRUMB}{{16}}|(?=[A-Za-z]{{0,20}}[0-9]){_CRUMB}{{8}}))"
         rf"(?P<secret>{_TOKEN}={_CRUMB}{{0,4096}}+(?:; ?{_TOKEN}={_CRUMB}{{0,4096}}+){{0,36}}+)",
         hints=("cookie",),
         words=MOST_WORDS,
     ),
     # https://dev.mysql.com/doc/refman/8.4/en/command-line-options.html: the value stands right behind -p
-    *_begun_by(
-        "Mm",
+    *_by_first_letter(
         kind="password",
-        pattern=rf"(?i:ysql|ariadb)[a-z_-]{{0,12}}+(?:[ \t]{{1,8}}+[!-~]{{1,100}}+){{0,6}}?"
+        pattern=rf"[Mm](?i:ysql|ariadb)[a-z_-]{{0,12}}+(?:[ \t]{{1,8}}+[!-~]{{1,100}}+){{0,6}}?"
         rf"[ \t]{{1,8}}+-p(?!(?:ort|ipe|ie|thread|rotocol)\b|[\"']?[\[]){_NEVER_SECRET}{_ARGUMENT}",
         hints=("mysql", "mariadb"),
         words=8,
@@ -437,17 +433,15 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
     # https://www.rfc-editor.org/rfc/rfc7519: three parts in base64url, the first two of them JSON objects
     *prefixed("JWT", "eyJ", rest=rf"{RUN}{{8,}}+\.eyJ{RUN}{{6,}}+\.{RUN}*+", behind=RUN),
     # https://www.rfc-editor.org/rfc/rfc6750 and 7617
-    *_begun_by(
-        "Aa",
+    *_by_first_letter(
         kind="authorization",
-        pattern=rf"(?i:uthorization){_IS}[\"']?(?i:bearer|basic|token|apikey)[ \t]{{1,8}}+{_NEVER_SECRET}"
+        pattern=rf"[Aa](?i:uthorization){_IS}[\"']?(?i:bearer|basic|token|apikey)[ \t]{{1,8}}+{_NEVER_SECRET}"
         r"(?P<secret>[A-Za-z0-9._~+/=|:-]{6,}+)",
         hints=("authorization",),
     ),
-    *_begun_by(
-        "Bb",
+    *_by_first_letter(
         kind="bearer token",
-        pattern=r"(?i:earer)" + apart("......") + r"[ \t]{1,8}+(?=[A-Za-z._~+/=-]{0,400}+[0-9])"
+        pattern=r"[Bb](?i:earer)" + apart("......") + r"[ \t]{1,8}+(?=[A-Za-z._~+/=-]{0,400}+[0-9])"
         r"(?P<secret>[A-Za-z0-9._~+/=-]{20,}+)",
         hints=("bearer",),
     ),
@@ -477,22 +471,20 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
         pattern=rf"auth(?<![A-Za-z]auth){_IS}[\"']?{_NAME_AND_PASSWORD}",
         hints=("auth",),
     ),
-    *_assigned("Pp", kind="password", name=_ASSWORD, least=8, hints=("pass", "pwd")),
+    *_assigned("password", _PASSWORD, least=8, hints=("pass", "pwd")),
     # Several words, as JSON and its like hold them.
-    *_begun_by(
-        "Pp",
+    *_by_first_letter(
         kind="password",
-        pattern=rf"{_ASSWORD}[\"']{_GAP}(?::|=>){_GAP}(?P<quote>[\"']){_NEVER_SECRET}(?!{_LABEL_OF_ONE})"
+        pattern=rf"{_PASSWORD}[\"']{_GAP}(?::|=>){_GAP}(?P<quote>[\"']){_NEVER_SECRET}(?!{_LABEL_OF_ONE})"
         rf"(?P<secret>{_UNQUOTED_WORD}(?: {_UNQUOTED_WORD}){{1,11}})(?=(?P=quote))",
         hints=("pass", "pwd"),
         words=15,
     ),
-    *_assigned("KSTkst", kind="secret", name=_EY, least=16, hints=("key", "secret", "token"), quoted=_MIXED),
+    *_assigned("secret", _KEY, least=16, hints=("key", "secret", "token"), quoted=_MIXED),
     # NAME_API_KEY=value, as in files of environment variables
-    *_begun_by(
-        "KTSP",
+    *_by_first_letter(
         kind="secret",
-        pattern=rf"(?:EY(?<=_KEY)|(?<=T)OKEN|(?<=S)ECRET|(?<=P)ASSW(?:OR)?D)=[\"']?{_NEVER_SECRET}{_NO_CODE}"
+        pattern=rf"[KTSP](?:(?<=_K)EY|(?<=T)OKEN|(?<=S)ECRET|(?<=P)ASSW(?:OR)?D)=[\"']?{_NEVER_SECRET}{_NO_CODE}"
         rf"(?!(?i:true|false|none|null)\b|[~.]?/)(?P<secret>(?![0-9]{{1,12}}(?!{_UNQUOTED})){_BARE}{{8,}}+)",
         hints=("key=", "token=", "secret=", "password=", "passwd="),
         words=1,
