@@ -299,13 +299,13 @@ def load_schema(spec: str) -> Any:
         UsageError: it cannot be had, or is none that an answer can be held to.
     """
     path = read("--schema", spec, read_path)
-    if ":" in spec and not path.exists():
-        wanted = _object("--schema", spec, "names no type: write MODULE:NAME")
-    elif not path.exists():
-        raise UsageError(f"--schema: there is no {spec!r}: check the path, or name a type as MODULE:NAME")
-    else:
+    if path.exists():
         example = '{"type": "object"}'
         wanted = read("--schema", spec, lambda _: json_object(text_of(path), spec, example))
+    elif ":" in spec:
+        wanted = _object("--schema", spec, "names no type: write MODULE:NAME")
+    else:
+        raise UsageError(f"--schema: there is no {spec!r}: check the path, or name a type as MODULE:NAME")
     with _explain_faults("--schema", f"{spec} is no type of an answer"):
         return Agent(OfflineModel(), output=wanted).output
 
