@@ -297,34 +297,11 @@ def sound_settings(flags: Mapping[str, Any], environment: Mapping[str, str] | No
     """
     environment = os.environ if environment is None else environment
     choices, faults = _choices(flags, environment)
-    values = dict[str, Any]()
-
-    def take(name: str, reading: Callable[[], Any]) -> None:
-        """Read that setting, or leave it out and tell why."""
-        try:
-            values[name] = reading()
-        except UsageError as error:
-            if choices.pop(name).source.startswith("--"):
-                raise
-            values.pop(name, None)
-            faults.append(error)
-
-    for name, choice in list(choices.items()):
-        take(name, partial(read, choice.source, choice.value, READS.get(name, lambda value: value)))
-    rules = Rules(**{name: values.get(name, ()) for name in ("allow", "ask", "deny")})
+    values = _values(choices, faults)
     headers = values.get("header", {})
-    for name, check in (
-        ("background", partial(_background, choices, rules)),
-        ("system_file", partial(_system, choices, values)),
-        ("redact", partial(_redaction, choices)),
-    ):
-        if name in choices:
-            take(name, check)
-    model, home = (
-        values.pop("model", None),
-        values.pop("home", None) or platformdirs.user_data_path("agentloop", appauthor=False),
-    )
     reachable = bool({"api_key", "base_url"} & choices.keys()) or _lets_in(headers)
+    model = values.pop("model", None)
+    home = values.pop("home", None) or platformdirs.user_data_path("agentloop", appauthor=False)
     limits: dict[str, Any] = {name: values.get(f"max_{name}") for name in _LIMITS}
     system = values.pop("system", None)
     redact = values.pop("redact") if "redact" in values else _secrets(choices, environment, headers)
@@ -338,7 +315,6 @@ def sound_settings(flags: Mapping[str, Any], environment: Mapping[str, str] | No
         store=store,
         home=home,
         workdir=workdir,
-        rules=rules,
         limits=Limits(**limits),
         recall="no_recall" not in values,
         streaming="no_stream" not in values,
@@ -348,6 +324,36 @@ def sound_settings(flags: Mapping[str, Any], environment: Mapping[str, str] | No
         faults=tuple(faults),
         **{each.name: plain[each.name] for each in fields(Settings) if each.name in plain},
     )
+
+
+def _values(choices: dict[str, Choice], faults: list[UsageError]) -> dict[str, Any]:
+    """What the choices stand for, and the `rules` that they make. What stands for nothing becomes a fault.
+
+    Raises:
+        UsageError: it is a flag's.
+    """
+    values = dict[str, Any]()
+
+    def take(name: str, reading: Callable[[], Any]) -> None:
+        try:
+            values[name] = reading()
+        except UsageError as error:
+            if choices.pop(name).source.startswith("--"):
+                raise
+            values.pop(name, None)
+            faults.append(error)
+
+    for name, choice in list(choices.items()):
+        take(name, partial(read, choice.source, choice.value, READS.get(name, lambda value: value)))
+    values["rules"] = Rules(**{name: values.get(name, ()) for name in ("allow", "ask", "deny")})
+    for name, check in (
+        ("background", partial(_background, choices, values["rules"])),
+        ("system_file", partial(_system, choices, values)),
+        ("redact", partial(_redaction, choices)),
+    ):
+        if name in choices:
+            take(name, check)
+    return values
 
 
 def _background(choices: Choices, rules: Rules) -> bool:
