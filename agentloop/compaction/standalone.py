@@ -122,17 +122,10 @@ async def compact_messages_async(
     """
     if model is not None:
         check_model("model", model)
-    counter = counter_for(model.name if model else "")
-    budget = Budget(
-        window=named_tokens("window", window),
-        fixed=REQUEST_OVERHEAD + count_tools(list(tools), counter),
-        model=model.name if model else "",
-        max_output_tokens=model.max_output_tokens if model else None,
-        counter=counter,
-    )
+    budget = _budget(window, tools, model)
     policy = Compaction(micro=None, trigger=trigger, strategy=strategy or KeepRecentFraction())
     said, notices = _read(messages)
-    session = await _session_of(said, counter, _shadows(policy.strategy))
+    session = await _session_of(said, budget.counter, _shadows(policy.strategy))
     emitter = Emitter(session.id, "", drop_event, Redaction(), checked_callbacks(callbacks), CALLBACK_SECONDS)
     compactor = Compactor(policy=policy, model=model, transcripts=None, emitter=emitter)
     keeper = ContextKeeper(policy=policy, budget=budget, compactor=compactor)
@@ -157,6 +150,18 @@ def _without_await(call: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
 
 
 compact_messages = _without_await(compact_messages_async)
+
+
+def _budget(window: int | str, tools: Iterable[Mapping[str, Any]], model: ChatModel | None) -> Budget:
+    name = model.name if model else ""
+    counter = counter_for(name)
+    return Budget(
+        window=named_tokens("window", window),
+        fixed=REQUEST_OVERHEAD + count_tools(list(tools), counter),
+        model=name,
+        max_output_tokens=model.max_output_tokens if model else None,
+        counter=counter,
+    )
 
 
 def _read(messages: Iterable[Mapping[str, Any]]) -> tuple[list[Message], list[str]]:
