@@ -183,6 +183,19 @@ async def test_names_that_clash_have_their_server_before_them(tmp_path: Path) ->
         assert (await answer_of(tools, "b_say", a=1)).text == '{"a": 1}'
 
 
+async def test_names_that_clash_are_numbered_however_long_their_servers_is(tmp_path: Path) -> None:
+    long, few = "s" * 64, [tool("say"), tool("say."), tool("say!")]
+    source = {"mcpServers": {name: plain(tmp_path, {"tools": few}) for name in ("a", long, "final_answer")}}
+    told = Told()
+    async with mcp_tools(source, taken=["say", "say_"], tell=told) as tools:
+        names = [each.name for each in tools.tools]
+    assert names == ["a_say", "a_say_", "a_say__2", long, f"{'s' * 59}_2", f"{'s' * 59}_3"]
+    assert told.lines == [
+        f"MCP server 'final_answer': tool {name!r} is left out: no name is free for it"
+        for name in ("say", "say.", "say!")
+    ]
+
+
 async def test_a_yes_that_waits_reaches_no_other_server_whose_tool_has_the_name_by_then(
     tmp_path: Path,
 ) -> None:

@@ -17,6 +17,7 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from agentloop._plumbing.aio import in_thread, is_cancelled, to_its_end
@@ -146,12 +147,14 @@ class McpTools(ToolSet):
         """The tool's name for the model, one of its own that every provider takes."""
         if (server, tool) not in self._names:
             used = {*self._names.values(), *self._taken}
-            numbered = (f"{server}_{tool[:40]}_{number}" for number in range(2, 10_000))
-            for wanted in (tool, f"{server}_{tool}", *numbered):
-                name = _NOT_IN_NAMES.sub("_", wanted)[:_MOST_NAME_CHARS]
-                if name and name not in used and not name.startswith(FINAL_ANSWER):
-                    self._names[server, tool] = name
-                    break
+            stem = f"{server}_{tool[:40]}"[: _MOST_NAME_CHARS - 5]
+            numbered = (f"{stem}_{number}" for number in range(2, 10_000))
+            wanted = chain((tool, f"{server}_{tool}"), numbered)
+            names = (_NOT_IN_NAMES.sub("_", each)[:_MOST_NAME_CHARS] for each in wanted)
+            free = (name for name in names if name and name not in used and not name.startswith(FINAL_ANSWER))
+            if not (name := next(free, "")):
+                raise ToolDefinitionError("no name is free for it")
+            self._names[server, tool] = name
         return self._names[server, tool]
 
 
