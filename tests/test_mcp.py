@@ -391,6 +391,7 @@ def test_servers_that_were_not_entered_are_no_tool() -> None:
 BAD: list[tuple[Any, str]] = [
     (7, "an MCP configuration is the path of a file, or a mapping, not 7"),
     ("missing.json", "MCP file: 'missing.json' cannot be read: No such file or directory: check the path"),
+    ("~no-user/a.json", "MCP file: '~no-user/a.json' is the home of no user: write the path"),
     ({}, 'the MCP configuration names no servers: write {"mcpServers"'),
     ({"mcpServers": []}, "the MCP configuration names no servers"),
     (named(x=[]), "the MCP configuration: MCP server 'x' must be an object, not []"),  # type: ignore[arg-type]

@@ -10,6 +10,18 @@ _PIECE_BYTES = 1_000_000
 """Between two pieces a signal has its turn."""
 
 
+def read_path(text: str | Path, name: str = "") -> Path:
+    """The path, a home at its beginning written out: a shell leaves `--option=~/x` and variables as they are.
+
+    Raises:
+        UsageError: it is the home of nobody; the text calls it by that name.
+    """
+    try:
+        return Path(text).expanduser()
+    except (RuntimeError, ValueError):
+        raise UsageError(f"{name or repr(str(text))} is the home of no user: write the path") from None
+
+
 def beginning_of(path: Path, most_bytes: int, *, follows_links: bool = True) -> bytearray:
     """What a file holds, up to `most_bytes` of it.
 

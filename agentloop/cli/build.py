@@ -22,12 +22,12 @@ from typing import Any, TypeAlias
 from rich.console import Console
 
 from agentloop._plumbing.encodings import decoded
-from agentloop._plumbing.files import beginning_of, text_of
+from agentloop._plumbing.files import beginning_of, read_path, text_of
 from agentloop._plumbing.to_text import raised_at
 from agentloop._plumbing.truncate import few, head
 from agentloop.approvals import Approver
 from agentloop.callbacks import Callbacks, checked_callbacks
-from agentloop.cli.files import json_object, project_folders, read, read_path
+from agentloop.cli.files import json_object, project_folders, read
 from agentloop.cli.mcp import unused_notice, with_mcp
 from agentloop.cli.process import before_leaving
 from agentloop.cli.settings import MEMORY, OFFLINE, Settings

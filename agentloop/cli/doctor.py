@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
+from agentloop._plumbing.files import read_path
 from agentloop._plumbing.truncate import few
 from agentloop.cli.build import make_model
-from agentloop.cli.files import read_path
 from agentloop.cli.models import names_at
 from agentloop.cli.options import MODEL, STORE, flags_of, options
 from agentloop.cli.sessions.command import missing_store

@@ -25,18 +25,6 @@ def read(source: str, value: Any, of: Callable[[Any], T]) -> T:
         raise UsageError(f"{source}: {error}") from error
 
 
-def read_path(text: str) -> Path:
-    """The path, a home at its beginning written out: a shell leaves `--option=~/x` and variables as they are.
-
-    Raises:
-        UsageError: it is the home of nobody.
-    """
-    try:
-        return Path(text).expanduser()
-    except (RuntimeError, ValueError):
-        raise UsageError(f"{text!r} is the home of no user: write the path") from None
-
-
 def json_object(text: str, name: str, example: str) -> dict[str, Any]:
     """The object that a text of that name is as JSON.
 

@@ -12,7 +12,7 @@ import threading
 from contextlib import suppress
 from dataclasses import dataclass
 
-from agentloop.cli.files import read_path
+from agentloop._plumbing.files import read_path
 from agentloop.cli.process import interrupt, on_signals
 from agentloop.errors import UsageError
 from agentloop.media import File, Image

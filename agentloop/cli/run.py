@@ -16,12 +16,13 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from agentloop._plumbing.files import read_path
 from agentloop.approvals import Answers, Pending
 from agentloop.cli.answer_writer import AnswerWriter, Outcome
 from agentloop.cli.app import exit_status
 from agentloop.cli.build import AgentSetup, build, make_runner, store_nothing, window_notice
 from agentloop.cli.faults import is_refusal_of_message, with_option, word_and_line
-from agentloop.cli.files import read, read_path
+from agentloop.cli.files import read
 from agentloop.cli.input import Prompt, is_terminal, one_prompt, prompt_for
 from agentloop.cli.mcp import ask_for_found
 from agentloop.cli.options import flags_of

@@ -18,9 +18,9 @@ import platformdirs
 
 from agentloop._plumbing.amounts import amount_of, seconds_of, tokens_of, whole_of
 from agentloop._plumbing.checks import headers_or_none, shown
-from agentloop._plumbing.files import text_of
+from agentloop._plumbing.files import read_path, text_of
 from agentloop.cli.config_files import Choice, Choices, configured
-from agentloop.cli.files import json_object, read, read_path
+from agentloop.cli.files import json_object, read
 from agentloop.cli.options import HEADER, KNOWN, REPEATED, flags_of
 from agentloop.errors import UsageError
 from agentloop.redaction import (

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from agentloop._plumbing.checks import headers_or_none, shown
-from agentloop._plumbing.files import text_of
+from agentloop._plumbing.files import read_path, text_of
 from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.strict_json import strict_value
 from agentloop.errors import UsageError
@@ -64,7 +64,7 @@ def entries_in(source: Source) -> Mapping[str, Mapping[str, Any]]:
     said: Any = source
     try:
         if not isinstance(source, Mapping):
-            said = strict_value(text_of(Path(source).expanduser()))
+            said = strict_value(text_of(read_path(source)))
     except UsageError as error:
         raise UsageError(f"MCP file: {error}") from error
     except ValueError as error:

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from agentloop._plumbing.checks import shown
+from agentloop._plumbing.files import read_path
 from agentloop._plumbing.patterns import pattern
 from agentloop.errors import UsageError
 from agentloop.stores.base import SessionStore
@@ -55,9 +56,4 @@ def _sqlite_path(url: str) -> Path:
         raise UsageError(
             f"bad store URL {_safe_url(url)}: a query string (?…) means nothing here, leave it out"
         )
-    try:
-        return Path(path).expanduser()
-    except RuntimeError:
-        raise UsageError(
-            f"bad store URL {_safe_url(url)}: it is the home of no user: write the path"
-        ) from None
+    return read_path(path, f"bad store URL {_safe_url(url)}: it")

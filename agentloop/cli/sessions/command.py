@@ -8,11 +8,11 @@ import os
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial, wraps
-from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import click
 
+from agentloop._plumbing.files import read_path
 from agentloop.cli.options import STORE, Option
 from agentloop.cli.resume import find_session
 from agentloop.cli.settings import Settings, settings_of_call
@@ -137,7 +137,7 @@ async def _with_store(look: Look[T], settings: Settings) -> T:
 def missing_store(settings: Settings) -> str | None:
     """The line that says that the store is a file that is not there; None where it is, or is no file."""
     path = settings.store.removeprefix("sqlite:///")
-    gone = path != settings.store and not os.path.lexists(Path(path).expanduser())
+    gone = path != settings.store and not os.path.lexists(read_path(path))
     return f"there is no store {path!r} yet: the first run makes it" if gone else None
 
 

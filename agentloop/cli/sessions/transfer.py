@@ -17,11 +17,11 @@ from typing import Any, TypeAlias, get_args
 
 import click
 
-from agentloop._plumbing.files import decoded, text_of
+from agentloop._plumbing.files import decoded, read_path, text_of
 from agentloop._plumbing.truncate import few
 from agentloop.bounds import MOST_IMPORT_BYTES
 from agentloop.cli import input
-from agentloop.cli.files import read_path, whole_file
+from agentloop.cli.files import whole_file
 from agentloop.cli.options import STORE, TTL, Option, WholeNumber, options
 from agentloop.cli.process import leave_at_once, on_signals
 from agentloop.cli.sessions.command import (
