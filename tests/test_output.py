@@ -188,11 +188,15 @@ class Counted(BaseModel):
         return math.inf
 
 
-@pytest.mark.parametrize("kind", [Bounded, Counted])
-async def test_a_number_of_the_type_itself_may_be_infinite(kind: Any) -> None:
-    model = ScriptedModel([calls(final_answer={"name": "Rome"})])
-    result = await Runner(Agent(model, output=kind), transcripts=None).run("go")
-    assert result.output == kind(name="Rome")
+@pytest.mark.parametrize(
+    ("kind", "text"), [(Bounded, '{"name":"Rome","most":null}'), (Counted, '{"name":"Rome","rate":null}')]
+)
+async def test_a_number_of_the_type_itself_may_be_infinite(kind: Any, text: str) -> None:
+    model = ScriptedModel([calls(final_answer={"name": "Rome"})] * 2)
+    runner = Runner(Agent(model, output=kind), transcripts=None)
+    assert (await runner.run("go")).output == kind(name="Rome")
+    (ended,) = [event async for event in runner.stream("go") if isinstance(event, RunEnded)]
+    assert ended.output == text
 
 
 @pytest.mark.parametrize("kind", [OpenAIChat, OpenAIResponses])
