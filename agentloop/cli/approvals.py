@@ -90,8 +90,8 @@ def approve(
 ) -> int:
     """Answer a call that waits for a yes, and go on with its run.
 
-    Without CALL it is the one that waits. What is answered is shown. Tools are given as to the run that
-    asked.
+    `agentloop approvals` lists those that wait. Without CALL it is the only one. What is answered is shown.
+    Tools are given as to the run that asked.
     """
     reply = _reply(reject, arguments, respond)
 
