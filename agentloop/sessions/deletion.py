@@ -192,7 +192,7 @@ class Deletion:
             there = self._files()
             said = await self._said(history.info) if there.keys() & history.own else _Said()
             for name in (name for name in history.own if name not in went_before):
-                why = self._reason_to_stay(name, history, there, said)
+                why = self._reason_to_stay(name, there, said)
                 if why is None:
                     there[name].unlink()
                     went.append(name)
@@ -204,18 +204,13 @@ class Deletion:
             tell(f"what other sessions name, too, stays: {few(sorted(history.shared))}")
         return went
 
-    def _reason_to_stay(
-        self, name: str, history: History, there: Mapping[str, Path], said: _Said
-    ) -> str | None:
+    def _reason_to_stay(self, name: str, there: Mapping[str, Path], said: _Said) -> str | None:
         """Why the file is not to go with the session; None where it is."""
-        folder = self.transcripts
-        if name not in there:
-            return f"is not in {folder}"
+        if (path := there.get(name)) is None:
+            return f"is not in {self.transcripts}"
         result = said.results.get(name)
-        is_own = (
-            _holds_whole(there[name], result) if result else self._was_said_in(there[name], said.messages)
-        )
-        return None if is_own else f"in {folder} is not known to be this session's: it stays"
+        is_own = _holds_whole(path, result) if result else self._was_said_in(path, said.messages)
+        return None if is_own else f"in {self.transcripts} is not known to be this session's: it stays"
 
     def _was_said_in(self, path: Path, said: Collection[int]) -> bool:
         """Whether all of the transcript can be read, and was said in the session."""
