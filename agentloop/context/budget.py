@@ -53,16 +53,16 @@ class Budget:
     """What a request may hold.
 
     `window` is the most tokens the model takes, answer included; `fixed` the size of instructions, tool
-    schemas and overhead, by our own count. `model` names whose reports sizes rest on; `least_ratio` is the
-    provider's count over ours that an overflow has proved. `counter` counts our own tokens; `threshold` is
-    where the trigger fires, in tokens, where it has such a place, and `record` what stands instead
-    takes at most. `lowered_reserve` is kept free for the
-    answer where that is less, once the server refused what would fit with a shorter answer: it counts the
-    longest one in, and each request asks for what is left. `doubt` is kept free beside that. `answered` is
-    the largest request that was ever answered, by our own count; `cuts` is what the reports of those answered
-    tell of a server that cuts them.
-    `recall_tools` is the size of the tools of recall. `counter_ratio` is what `counter` makes of one token of
-    our own count: 1 but for a strategy that counts by itself.
+    schemas and overhead, by our own count, and `recall_tools` that of the tools of recall. `model` names
+    whose reports sizes rest on; `counter` counts our own tokens, `counter_ratio` is what it makes of one
+    token of our own count: 1 but for a strategy that counts by itself. `threshold` is where the trigger
+    fires, in tokens, where it has such a place, and `record` what stands instead takes at most.
+
+    The others are learnt from the server. `least_ratio` is its count over ours that an overflow has proved.
+    `lowered_reserve` is kept free for the answer where that is less, once it refused what would fit with a
+    shorter answer: it counts the longest one in, and each request asks for what is left. `doubt` is kept free
+    beside that. `answered` is the largest request that was ever answered, by our own count; `cuts` is what
+    the reports of those answered tell of a server that cuts them.
     """
 
     window: int

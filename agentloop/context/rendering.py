@@ -1,11 +1,10 @@
 """A conversation as labelled text and back, and the identifiers in a text.
 
 `render` puts messages below labels, which are shown behind a mark that none of them holds (`mark_of`);
-`parse` reads such text. Identifiers are what must be kept exact:
-paths, names, URLs, error codes, numbers with units. Finding them is linear in the text: it is cut into words
-and the few phrases that hold blanks, each once and by one pass of one pattern whose repetitions are
-possessive or bounded; only then is each different word looked at, and none longer than `MOST_CHARS`. So one
-long line costs what many short ones cost.
+`parse` reads such text. Identifiers are what must be kept exact: paths, names, URLs, error codes, numbers
+with units. Finding them is linear in the text: it is cut into words and the few phrases that hold blanks,
+each once and by one pass of one pattern whose repetitions are possessive or bounded; only then is each
+different word looked at, and none longer than `MOST_CHARS`. So one long line costs what many short ones cost.
 """
 
 import errno

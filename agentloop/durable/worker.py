@@ -100,21 +100,23 @@ class Worker:
 
     `queues` are names, or `QueueLimits` for limits of their own. In place of an agent it takes a `Team`: then
     it does the turns of its members, which `Team.run(queue)` submits, and its queue is the one that is called
-    like the team where none is named. A worker asked to stop begins nothing more,
-    gives what is in flight `grace_seconds` to end and what it then cuts off `ENDING_SECONDS` to leave its
-    session in order, and hands its runs back for others to go on with, for which the database has
-    `HAND_BACK_SECONDS`. A run whose session somebody else works on waits as long as that lasts, and is one of
-    the `concurrency` meanwhile. It looks for dead workers every `look_seconds` (one is dead where it is
-    missing three times in a row, so give all workers the same), and into its queues every `poll_seconds`. A
-    step whose server or database is away is tried again after `retry_seconds`, then after twice as long, or
-    as the server asks, five times in all: then the run ends as `try_later`. A run stays with the workers of
-    the `version` that began it; new ones go to that of the worker that started last: give another where an
-    agent is so changed that it must not go on with what the old one began. A run that meets a call
-    which needs a yes ends as `needs_approval`: `RunQueue.approve` goes on with its session.
-    The other arguments are those of `Runner` and of `Runner.run`; `on_event` gets each event of each run, and
-    `on_notice` one line when the worker is connected, when its database cannot be used, when it can again,
-    when new runs go to another version, and when it is stopped: whether its runs are handed back. A worker is
-    run once, and alone in its process.
+    like the team where none is named. The other arguments are those of `Runner` and of `Runner.run`;
+    `on_event` gets each event of each run, and `on_notice` one line when the worker is connected, when its
+    database cannot be used, when it can again, when new runs go to another version, and when it is stopped:
+    whether its runs are handed back. A worker is run once, and alone in its process.
+
+    A worker asked to stop begins nothing more, gives what is in flight `grace_seconds` to end and what it
+    then cuts off `ENDING_SECONDS` to leave its session in order, and hands its runs back for others to go on
+    with, for which the database has `HAND_BACK_SECONDS`. It looks for dead workers every `look_seconds` (one
+    is dead where it is missing three times in a row, so give all workers the same), and into its queues every
+    `poll_seconds`.
+
+    A run whose session somebody else works on waits as long as that lasts, and is one of the `concurrency`
+    meanwhile. A step whose server or database is away is tried again after `retry_seconds`, then after twice
+    as long, or as the server asks, five times in all: then the run ends as `try_later`. A run that meets a
+    call which needs a yes ends as `needs_approval`: `RunQueue.approve` goes on with its session. A run stays
+    with the workers of the `version` that began it; new ones go to that of the worker that started last: give
+    another where an agent is so changed that it must not go on with what the old one began.
 
     Raises:
         UsageError: the store is no PostgreSQL database, or an argument is not what it must be.

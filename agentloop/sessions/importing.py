@@ -57,9 +57,8 @@ def parse(
 
     Messages come as a JSON list, as JSON Lines or one after the other, events as JSON Lines; either may be
     printed over several lines. `count` gives a message's length in tokens, `tell` is told how many records
-    are read so far. A BOM, CRLF and blank lines are
-    passed over; NaN and the infinities are kept where a log keeps them, in what a plugin noted and in a
-    message that an event holds.
+    are read so far. A BOM, CRLF and blank lines are passed over; NaN and the infinities are kept where a log
+    keeps them, in what a plugin noted and in a message that an event holds.
 
     Raises:
         UsageError: a line or an item is none of these, or cannot be kept as it is written (a key stands in it

@@ -324,9 +324,8 @@ class GrantsLeases(Protocol):
     ) -> Lease:
         """Who holds the session from now on: this lease where it was free, its own, or run out.
 
-        The holder named by `over` is put out. A lease taken again is renewed: it runs out `seconds` after
-        the call, by the store's own clock. Where somebody else holds it, that lease comes back, nothing
-        changed.
+        The holder named by `over` is put out. A lease taken again is renewed: it runs out `seconds` after the
+        call, by the store's own clock. Where somebody else holds it, that lease comes back, nothing changed.
         """
         ...
 

@@ -1,9 +1,8 @@
 """How a function looks to a model, read from its type hints and its docstring; and its arguments, checked.
 
-The one door to docstring-parser. A parameter without a type hint takes any JSON value. One
-already bound by `functools.partial` is not shown, nor is one annotated with `RunContext`, which is filled in.
-A text in `Annotated` describes one. Docstrings are
-read in Google, NumPy or Sphinx style.
+The one door to docstring-parser. A parameter without a type hint takes any JSON value. One already bound by
+`functools.partial` is not shown, nor is one annotated with `RunContext`, which is filled in. A text in
+`Annotated` describes one. Docstrings are read in Google, NumPy or Sphinx style.
 
 Arguments that do not fit are mended where they can mean only one thing: a list or an object in a JSON string
 is one where a list or an object is wanted, and null is no argument where there is a default.

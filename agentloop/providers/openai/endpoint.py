@@ -174,8 +174,7 @@ class ServedModel:
         """The window; where none is given nor published, the server is asked for it, once and for 3 seconds.
 
         Ollama is asked a second time, since it names the window once the model is loaded. A server that does
-        not say, or not in time, leaves it unknown. OpenAI's own never says, and is not
-        asked. Never raises.
+        not say, or not in time, leaves it unknown. OpenAI's own never says, and is not asked. Never raises.
         """
         return await self._window.ask(self._choice.server, self._clients)
 
