@@ -54,10 +54,10 @@ def text_of(path: Path, *, most_bytes: int = 1_000_000) -> str:
         raise UsageError(f"{name} cannot be read: {fault}: check the path") from error
     if len(data) > most_bytes:
         raise UsageError(f"{name} holds more than {most_bytes // 1_000_000} MB: name a smaller one")
-    return decoded(data, name)
+    return utf8_text(data, name)
 
 
-def decoded(data: bytes | bytearray, name: str) -> str:
+def utf8_text(data: bytes | bytearray, name: str) -> str:
     """The bytes of that name as text.
 
     Raises:

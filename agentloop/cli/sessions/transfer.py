@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, get_args
 
 import click
 
-from agentloop._plumbing.files import decoded, read_path, text_of
+from agentloop._plumbing.files import read_path, text_of, utf8_text
 from agentloop._plumbing.truncate import few
 from agentloop.bounds import MOST_IMPORT_BYTES
 from agentloop.cli import input
@@ -211,7 +211,7 @@ def import_(path: str, new_id: str | None, **_: Any) -> int:
     session_id = new_session_id() if new_id is None else check_trunk(new_id)
     # Read here and not in the event loop, where a silent pipe or a long text would keep a signal waiting.
     if path == "-":
-        text = decoded(input.read_bytes(), "standard input")
+        text = utf8_text(input.read_bytes(), "standard input")
     else:
         text = text_of(read_path(path), most_bytes=MOST_IMPORT_BYTES)
     with _reading_progress(len(text)) as tell:
