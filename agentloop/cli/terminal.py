@@ -277,8 +277,10 @@ async def write_list(
     as_json: bool,
 ) -> None:
     """What was found as a JSON list, or as lines of columns under their heading."""
-    rows = "" if as_json else listing(heading, list(map(row, found)), output)
-    await output.write(json.dumps(list(map(data, found)), indent=2) + "\n" if as_json else rows)
+    if as_json:
+        await output.write(json.dumps(list(map(data, found)), indent=2) + "\n")
+    else:
+        await output.write(listing(heading, list(map(row, found)), output))
 
 
 def align(lines: Sequence[str], width: int) -> str:
