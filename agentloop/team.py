@@ -558,15 +558,12 @@ class Team:
                     return None
                 if queue is not None and (now.progress.is_open or not now.goes_on):
                     length = now.progress.length
-                    turned = await queue.turn(prompt, session_id=session_id, length=length, queue=self.name)
-                    if turned is None:
-                        return None
-                    result = turned
+                    result = await queue.turn(prompt, session_id=session_id, length=length, queue=self.name)
                 elif now.goes_on:
                     result = await runner.resume(session_id)
                 else:
                     result = await runner.run(prompt, session_id=session_id)
-                if result.status == "answered":
+                if result and result.status == "answered":
                     await self._end_task(name, result.output)
                 return result
         except SessionBusyError:  # another process has it, or somebody beside the team has its session
