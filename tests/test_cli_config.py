@@ -281,6 +281,12 @@ def test_the_doctor_names_what_is_wrong_and_the_status_says_so(tmp_path: Path) -
     assert "does not answer: check the address" in found["server"][1]
 
 
+def test_the_doctor_goes_on_past_a_store_that_is_none(tmp_path: Path) -> None:
+    status, found = checked(cwd=tmp_path, AGENTLOOP_STORE="mysql://here")
+    assert (status, found["store"][0], found["transcripts"][0]) == (1, "fault", "ok")
+    assert "'mysql://here' is no store URL" in found["store"][1]
+
+
 def test_the_doctor_needs_no_server(tmp_path: Path) -> None:
     status, found = checked(cwd=tmp_path)
     assert status == 0

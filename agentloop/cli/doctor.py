@@ -4,6 +4,7 @@ import os
 from collections.abc import AsyncGenerator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TypeAlias
 
 import click
 
@@ -25,6 +26,9 @@ from agentloop.runner import Runner
 from agentloop.stores import open_store
 from agentloop.stream import TextDelta, ToolEnded
 from agentloop.tools import tool
+
+_Finding: TypeAlias = tuple[str, str, str]
+"""A word (`ok`, `fault`, `note`), what it is of, and what there is to say."""
 
 _QUESTION = "Call the tool agentloop_check once, then answer with its result in one short sentence."
 _EXTRAS = {
@@ -59,8 +63,7 @@ def doctor(**_: object) -> int:
     return run_to_end(whole())
 
 
-async def _findings(settings: Settings) -> AsyncGenerator[tuple[str, str, str]]:
-    """A word (`ok`, `fault`, `note`), what it is of, and what there is to say."""
+async def _findings(settings: Settings) -> AsyncGenerator[_Finding]:
     for fault in settings.faults:
         yield "fault", "settings", str(fault)
     if settings.model == OFFLINE:
@@ -69,19 +72,7 @@ async def _findings(settings: Settings) -> AsyncGenerator[tuple[str, str, str]]:
     else:
         async for finding in _of_model(settings):
             yield finding
-    store = open_store(settings.store)
-    try:
-        count = len(await store.list(owner=settings.owner))
-        missing = missing_store(settings)
-        if missing and not _can_be_made(read_path(settings.store.removeprefix("sqlite:///"))):
-            yield "fault", "store", f"{settings.store} cannot be made: --store names another"
-        else:
-            there = f"{without_credentials(settings.store)}: {counted(count, 'session')}"
-            yield "ok", "store", missing or there
-    except AgentLoopError as error:
-        yield "fault", "store", str(error)
-    finally:
-        await store.close()
+    yield await _of_store(settings)
     folder = settings.transcripts.absolute()
     if _can_be_made(folder):
         yield "ok", "transcripts", str(folder)
@@ -92,7 +83,22 @@ async def _findings(settings: Settings) -> AsyncGenerator[tuple[str, str, str]]:
         yield "ok" if has else "note", extra, use if has else f"optional, for {use}: {installing(extra)}"
 
 
-async def _of_model(settings: Settings) -> AsyncGenerator[tuple[str, str, str]]:
+async def _of_store(settings: Settings) -> _Finding:
+    try:
+        store = open_store(settings.store)
+        try:
+            count = len(await store.list(owner=settings.owner))
+        finally:
+            await store.close()
+    except AgentLoopError as error:
+        return "fault", "store", str(error)
+    missing = missing_store(settings)
+    if missing and not _can_be_made(read_path(settings.store.removeprefix("sqlite:///"))):
+        return "fault", "store", f"{settings.store} cannot be made: --store names another"
+    return "ok", "store", missing or f"{without_credentials(settings.store)}: {counted(count, 'session')}"
+
+
+async def _of_model(settings: Settings) -> AsyncGenerator[_Finding]:
     place = without_credentials(settings.base_url or "OpenAI")
     try:
         names = await names_at(settings)
@@ -122,7 +128,7 @@ def agentloop_check() -> str:
     return "whale"
 
 
-async def _of_answer(runner: Runner) -> AsyncGenerator[tuple[str, str, str]]:
+async def _of_answer(runner: Runner) -> AsyncGenerator[_Finding]:
     pieces, called, usage = 0, False, Usage()
     async with runner:
         async for event in runner.stream(_QUESTION):
