@@ -46,10 +46,11 @@ class RunResult(Generic[Output_co]):
     `needs_approval` where the calls in `pending` wait for a yes, or `limit` where a limit ended it: `limit`
     is then its name in `Limits`, `reason` says it in words. At both `output` is all the text that the model
     said since the prompt. An answer that was cut short by the model's output limit or by a filter has the
-    `reason` `length` or `content_filter`. `messages` is what the model sees at the end; the whole history
-    stands in the log. `usage` and `cost` (US dollars, None where no price is known) count every request,
-    those for summaries too. `compactions` lists all that were begun, failed ones as well; `callback_failures`
-    the callbacks that raised or took too long.
+    `reason` `length` or `content_filter`.
+
+    `messages` is what the model sees at the end; the whole history stands in the log. `usage` and `cost` (US
+    dollars, None where no price is known) count every request, those for summaries too. `compactions` lists
+    all that were begun, failed ones as well; `callback_failures` the callbacks that raised or took too long.
     """
 
     output: Output_co

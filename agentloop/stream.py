@@ -437,20 +437,23 @@ class CompactionResult(CompactionEnd):
 
     `tier` says what was done: 0 nothing, 1 results shown shortened, 2 a model's summary, 3 one of another
     part (of the older half, or of more than the strategy covers), 4 what needs no model: a digest, lines or a
-    note, or the rest shown shortened. `archived` are the positions of the messages that it hides and no
-    earlier one hid, `archived_events` their records. `kept_events` are the records of what was said and is
-    still in sight, `compacted_events` the messages that the model sees afterwards. `shortened` are the
-    positions that are shown shortened, `lost` the newest hundred identifiers of what is hidden that are no
-    longer in sight and `lost_count` how many there are, `unread` the positions for which no summary stands:
-    more than the summariser could read, or dropped by the strategy. The status is `not_due` where nothing was
-    to do and nothing was written, `skipped` where it was held back. `CompactionStarted`, `CompactionEnded`
-    and the record in the log have the same `compaction_id`.
-    `error` says what went wrong, also where a compaction was done by other means than the strategy asked for.
+    note, or the rest shown shortened. The status is `not_due` where nothing was to do and nothing was
+    written, `skipped` where it was held back. `seq` is the position of its record where it was done, and what
+    `undo` takes back; that record, `CompactionStarted` and `CompactionEnded` have the same `compaction_id`.
+
+    `archived` are the positions of the messages that it hides and no earlier one hid, `archived_events` their
+    records. `kept_events` are the records of what was said and is still in sight, `compacted_events` the
+    messages that the model sees afterwards. `shortened` are the positions that are shown shortened, `lost`
+    the newest hundred identifiers of what is hidden that are no longer in sight and `lost_count` how many
+    there are, `unread` the positions for which no summary stands: more than the summariser could read, or
+    dropped by the strategy.
+
     `usage` and `cost` (US dollars) are what its requests took, also where it failed, and `unreported` is what
-    those took whose answers reported nothing, by our own count. `seq` is the position of its record where
-    it was done, and what `undo` takes back. `unsaved` says why its transcript could not be saved,
-    `store_fault` is the error of a store that did not take it, and `callback_failures` says which callbacks
-    failed in one by hand; those of a run are the run's.
+    those took whose answers reported nothing, by our own count.
+
+    `error` says what went wrong, also where a compaction was done by other means than the strategy asked for.
+    `unsaved` says why its transcript could not be saved, `store_fault` is the error of a store that did not
+    take it, and `callback_failures` says which callbacks failed in one by hand; those of a run are the run's.
 
     Example:
         >>> from agentloop.compaction import compact_messages

@@ -209,11 +209,11 @@ class Settings:
     """What one call uses. `compact_at` is None where automatic compaction is off, `window` in tokens.
 
     `choices` are what was chosen and where, `faults` what is wrong in files and the environment, which counts
-    for nothing. `redact` takes secrets out of
-    what is stored and shown; None where that is off. `owner` is whose sessions are seen, None for all; new
-    ones are theirs and expire after `ttl_seconds` without a new record, None for never. `resumed_with`
-    says what is taken up from the session that the call goes on with. With `asks_for_model` no model is named
-    for a server without a key, which is likely one's own: it is asked which it has.
+    for nothing. `redact` takes secrets out of what is stored and shown; None where that is off. `owner` is
+    whose sessions are seen, None for all; new ones are theirs and expire after `ttl_seconds` without a new
+    record, None for never. `resumed_with` says what is taken up from the session that the call goes on with.
+    With `asks_for_model` no model is named for a server without a key, which is likely one's own: it is asked
+    which it has.
     """
 
     model: str
