@@ -98,6 +98,12 @@ async def test_l4_nothing_that_a_summary_kept_is_lost_over_many_compactions(tmp_
     assert said == set(FACT.findall(seen(model)))
 
 
+async def talk(runner: Runner, *prompts: str) -> None:
+    """Say these one after the other."""
+    for prompt in prompts:
+        await runner.run(prompt, session_id="s")
+
+
 async def history(runner: Runner) -> list[Message]:
     records = await runner.store.read("s")
     return [record.event.message for record in records if isinstance(record.event, MessageRecord)]
@@ -205,8 +211,7 @@ async def test_a_batch_on_the_border_is_wholly_kept_or_wholly_folded(tmp_path: P
 async def test_l6_what_is_no_summary_is_refused_and_changes_nothing(tmp_path: Path, text: Any) -> None:
     model = ScriptedModel(["one", "two", "three"], window=100_000, summary=text)
     runner = runner_for(model, tmp_path)
-    for prompt in ("a", "b " * 600, "c"):
-        await runner.run(prompt, session_id="s")
+    await talk(runner, "a", "b " * 600, "c")
     before = await runner.store.read("s")
     result = await runner.compact("s")
     assert result is not None
@@ -226,12 +231,9 @@ async def test_an_earlier_summary_said_again_is_refused(tmp_path: Path) -> None:
         ["one", "two", "three", "four", "five"], window=100_000, summary="What was done so far."
     )
     runner = runner_for(model, tmp_path)
-    await runner.run("a", session_id="s")
-    await runner.run("b " * 600, session_id="s")
-    await runner.run("c", session_id="s")
+    await talk(runner, "a", "b " * 600, "c")
     first = await runner.compact("s")
-    await runner.run("d " * 600, session_id="s")
-    await runner.run("e", session_id="s")
+    await talk(runner, "d " * 600, "e")
     second = await runner.compact("s")
     assert first is not None
     assert second is not None
@@ -421,9 +423,7 @@ async def test_a_wish_with_nothing_to_gain_or_at_each_turn_is_answered(tmp_path:
 async def test_undo_gives_the_context_back_byte_for_byte(tmp_path: Path) -> None:
     model = ScriptedModel(["one", "two", "three", "four"], window=WINDOW)
     runner = runner_for(model, tmp_path)
-    await runner.run("a", session_id="s")
-    await runner.run("b " * 600, session_id="s")
-    await runner.run("c", session_id="s")
+    await talk(runner, "a", "b " * 600, "c")
     preview = await runner.preview("s")
     result = await runner.compact("s", focus="numbers")
     assert preview is not None
@@ -507,9 +507,7 @@ async def test_a_compaction_survives_messages_that_others_add_meanwhile(tmp_path
 
     model = ScriptedModel(["one", "two", "three"], window=WINDOW, summary=summary)
     runner = runner_for(model, tmp_path, store=store)
-    await runner.run("a", session_id="s")
-    await runner.run("b " * 600, session_id="s")
-    await runner.run("c", session_id="s")
+    await talk(runner, "a", "b " * 600, "c")
     result = await runner.compact("s")
     assert result is not None
     assert result.status == "done"
@@ -527,9 +525,7 @@ async def test_a_compaction_that_lost_the_race_is_dropped_as_a_conflict(tmp_path
 
     model = ScriptedModel(["one", "two", "three"], window=WINDOW, summary=summary)
     runner = runner_for(model, tmp_path, store=store)
-    await runner.run("a", session_id="s")
-    await runner.run("b " * 600, session_id="s")
-    await runner.run("c", session_id="s")
+    await talk(runner, "a", "b " * 600, "c")
     result = await runner.compact("s")
     assert result is not None
     assert result.status == "conflict"
