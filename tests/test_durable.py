@@ -33,6 +33,7 @@ from tests.durable_work_kit import (
     said,
 )
 from tests.kit import assert_valid, read, until
+from tests.test_approvals import Disc
 
 url, queue, store = durable_work_kit.url, durable_work_kit.queue, durable_work_kit.store
 no_run_is_left = durable_work_kit.no_run_is_left
@@ -306,27 +307,20 @@ def answered_by_number() -> Iterator[Any]:
 async def test_a_call_waits_without_a_worker_and_its_answer_goes_on_in_another(
     url: str, queue: RunQueue, store: SessionStore
 ) -> None:
-    gone: list[str] = []
-
-    @tool(needs_approval=True)
-    def delete(path: str) -> str:
-        """Delete a file."""
-        gone.append(path)
-        return f"{path} is gone"
-
+    disc = Disc()
     both = calls(("echo", {"text": "a"}), ("delete", {"path": "a"}), ("delete", {"path": "b"}))
     run_id = await queue.submit("Delete a and b.", session_id="waits")
-    async with at_work(Agent(ScriptedModel([both]), tools=[echo, delete]), url):
+    async with at_work(Agent(ScriptedModel([both]), tools=[echo, *disc.tools]), url):
         asked = await over(queue, run_id)
-    assert (asked.state, gone) == ("needs_approval", [])
+    assert (asked.state, disc.gone) == ("needs_approval", [])
     async with Runner(Agent(ScriptedModel([])), store=url, transcripts=None) as runner:
         first, second = await runner.pending("waits")
     with pytest.raises(UsageError, match="no call 'nope' waits"):
         await queue.approve(run_id, {"nope": Approve()})
     again = await queue.approve(run_id, {first.call_id: Approve(by="ann"), second.call_id: Reject("keep it")})
-    async with at_work(Agent(ScriptedModel(["one is gone"]), tools=[echo, delete]), url):
+    async with at_work(Agent(ScriptedModel(["one is gone"]), tools=[echo, *disc.tools]), url):
         done = await over(queue, again)
-    assert (done.state, await queue.answer(again), gone) == ("answered", "one is gone", ["a"])
+    assert (done.state, await queue.answer(again), disc.gone) == ("answered", "one is gone", ["a"])
     with pytest.raises(UsageError, match="waits for an answer"):
         await queue.approve(run_id, {first.call_id: Approve()})
 
@@ -334,25 +328,19 @@ async def test_a_call_waits_without_a_worker_and_its_answer_goes_on_in_another(
 async def test_an_answer_that_is_queued_reaches_no_call_of_a_session_begun_anew(
     url: str, queue: RunQueue, store: SessionStore
 ) -> None:
-    gone: list[str] = []
-
-    @tool(needs_approval=True)
-    def delete(path: str) -> str:
-        """Delete a file."""
-        gone.append(path)
-        return f"{path} is gone"
+    disc = Disc()
 
     async def asked(path: str) -> str:
         run_id = await queue.submit(f"Delete {path}.", session_id="anew")
         call = ToolCall(id="c", name="delete", arguments=json.dumps({"path": path}))
-        async with at_work(Agent(ScriptedModel([[call]]), tools=[delete]), url):
+        async with at_work(Agent(ScriptedModel([[call]]), tools=disc.tools), url):
             assert (await over(queue, run_id)).state == "needs_approval"
         return run_id
 
     answered = await queue.approve(await asked("a"), {"c": Approve()}, queue="later")
     await store.delete("anew")
     await asked("b")
-    async with at_work(Agent(ScriptedModel([]), tools=[delete]), url, queues="later"):
+    async with at_work(Agent(ScriptedModel([]), tools=disc.tools), url, queues="later"):
         done = await over(queue, answered)
-    assert (done.state, gone) == ("usage", [])
+    assert (done.state, disc.gone) == ("usage", [])
     assert "was given to another one" in str(done.error)
