@@ -196,6 +196,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["--system", "Be brief.", "submit", "hi"], "--system has no effect on `submit`"),
     (["-m", "offline", "submit", "hi"], "--model has no effect on `submit`"),
     (["sessions", "show", ""], "id is empty"),
+    (["approve", ""], "id is empty: `agentloop approvals` shows those with calls that wait"),
     (["sessions", "show", "nobody"], "no session has"),
     (["sessions", "delete", "nobody", "--yes"], "no session has"),
     (["sessions", "import", "nowhere"], "cannot be read"),

@@ -93,6 +93,8 @@ def approve(
     `agentloop approvals` lists those that wait. Without CALL it is the only one. What is answered is shown.
     Tools are given as to the run that asked.
     """
+    if not name.strip():
+        raise UsageError("the session's id is empty: `agentloop approvals` shows those with calls that wait")
     reply = _reply(reject, arguments, respond)
 
     def answers(waiting: Sequence[Pending], tools: Collection[str]) -> Answers:
