@@ -211,19 +211,7 @@ class Findings:
                 section.wanted += section.light
                 used += section.fill(min(left, int(whole * share * LIGHT_SHARE)) - used, counter)
             left -= used
-        earlier = [named_in(entry) for entry in _indexed(self.earlier)][::-1]
-        known = "\n".join((beside, _written(head, sections)))
-        index = _Index(
-            index_items(
-                [*self.told, *(one for one in earlier if not one.in_result)],
-                [*self.results, *(one for one in earlier if one.in_result)],
-                most=max_tokens,
-                known=known,
-                gone="\n".join(self.gone),
-            ),
-            frozenset(known.split("\n")),
-            counter,
-        )
+        index = self._index("\n".join((beside, _written(head, sections))), max_tokens, counter)
         reserved = counter(index.lines(int(max_tokens * INDEX_SHARE), ""))
         taken = 1
         for rest in ("wanted", "later"):
@@ -238,6 +226,18 @@ class Findings:
                 taken = section.fill(min(left, int(max(0, left) * share)), counter)
         text = index.below(_written(head, sections), max_tokens)
         return strict(text or _newest_words(self.said or list(_indexed(self.earlier)), max_tokens, counter))
+
+    def _index(self, known: str, most: int, counter: TokenCounter) -> "_Index":
+        """What is to be kept exact beside a text that is `known`."""
+        earlier = [named_in(entry) for entry in _indexed(self.earlier)][::-1]
+        items = index_items(
+            [*self.told, *(one for one in earlier if not one.in_result)],
+            [*self.results, *(one for one in earlier if one.in_result)],
+            most=most,
+            known=known,
+            gone="\n".join(self.gone),
+        )
+        return _Index(items, frozenset(known.split("\n")), counter)
 
     def _sections(self, max_tokens: int) -> Sections:
         earlier = self.earlier
