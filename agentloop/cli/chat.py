@@ -119,8 +119,7 @@ class Chat:
             complain(self._console, with_option(ended.error, ended.limit))
 
     def _with_files(self, message: str | None) -> Prompt | None:
-        files = () if message is None else (*self._attached, *dropped_files(message))
-        if message is None or not files:
+        if message is None or not (files := (*self._attached, *dropped_files(message))):
             return message
         self._attached = ()
         say(self._console, f"with {', '.join(str(file.name) for file in files)}", style="dim")
