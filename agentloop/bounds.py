@@ -1,7 +1,10 @@
-"""What of an answer, and of a file, is taken at most: either may be broken, or mean harm.
+"""What of an answer, of a file and of a run is taken at most: each may be broken, or mean harm.
 
-Each bound is far above what honest servers send and honest files hold.
+Each bound is far above what honest servers send, honest files hold and honest runs take.
 """
+
+MOST_STEPS = 200
+"""Answers to an agent in one run, where nothing else is asked for."""
 
 MOST_ANSWER_BYTES = 64_000_000
 """One answer, all lines and events in it together: 200,000 tokens as events of 300 bytes."""

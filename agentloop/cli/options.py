@@ -12,8 +12,8 @@ import click
 
 from agentloop._plumbing.amounts import whole_of
 from agentloop._plumbing.checks import MOST_COUNT
+from agentloop.bounds import MOST_STEPS
 from agentloop.errors import UsageError
-from agentloop.run import MOST_STEPS
 
 F = TypeVar("F", bound=Callable[..., Any])
 Option: TypeAlias = Callable[[F], F]

@@ -19,6 +19,7 @@ import platformdirs
 from agentloop._plumbing.amounts import amount_of, seconds_of, tokens_of, whole_of
 from agentloop._plumbing.checks import headers_or_none, shown
 from agentloop._plumbing.files import read_path, text_of
+from agentloop.bounds import MOST_STEPS
 from agentloop.cli.config_files import Choice, Choices, configured
 from agentloop.cli.files import json_object, read
 from agentloop.cli.options import HEADER, KNOWN, REPEATED, flags_of
@@ -33,7 +34,7 @@ from agentloop.redaction import (
     without_credentials,
 )
 from agentloop.rules import Rules
-from agentloop.run import MOST_STEPS, Limits
+from agentloop.run import Limits
 from agentloop.sessions import WhenBusy
 from agentloop.stores.base import checked_owner
 from agentloop.toolsets import Skills

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from agentloop.run.approval import approvals_in, check_known, waiting_in
     from agentloop.run.config import Prompt, RunConfig, as_user_message, transcripts_folder
     from agentloop.run.execute import output_of, start_run, execute_run, settle_and_say
-    from agentloop.run.limits import MOST_STEPS, Limits, check_priced, with_step_limit
+    from agentloop.run.limits import Limits, check_priced, with_step_limit
     from agentloop.run.model_step import ask_model, came_to_nothing
     from agentloop.run.state import Run, RunInput
     from agentloop.run.sub_agent import run_sub_agent
@@ -24,7 +24,7 @@ else:
             "approval": "approvals_in check_known waiting_in",
             "config": "Prompt RunConfig as_user_message transcripts_folder",
             "execute": "output_of start_run execute_run settle_and_say",
-            "limits": "MOST_STEPS Limits check_priced with_step_limit",
+            "limits": "Limits check_priced with_step_limit",
             "model_step": "ask_model came_to_nothing",
             "state": "Run RunInput",
             "sub_agent": "run_sub_agent",

@@ -7,13 +7,14 @@ from types import UnionType
 from typing import TYPE_CHECKING, Any, Generic
 
 from agentloop._plumbing.checks import finite, flag, instance_or_none, several, shown, text_or_none, whole
+from agentloop.bounds import MOST_STEPS
 from agentloop.compaction import COMPACT, COMPACT_SCHEMA, Compaction
 from agentloop.errors import ToolDefinitionError, UsageError
 from agentloop.events import RunSetup
 from agentloop.messages import Json
 from agentloop.models import ChatModel, TellsSetup, check_model
 from agentloop.results import Output_co
-from agentloop.run.limits import MOST_STEPS, Limits
+from agentloop.run.limits import Limits
 from agentloop.tools import RunContext, Tool, ToolAnswer, ToolRegistry, ToolSet
 from agentloop.toolsets import RECALL_TOOLS
 from agentloop.triggers import WindowFraction

@@ -15,9 +15,6 @@ from agentloop.messages import ToolCall, Usage
 from agentloop.models import Answer, ChatModel, Priced, Used
 from agentloop.stream import CompactionResult, LimitName
 
-MOST_STEPS = 200
-"""Answers to an agent in one run, where nothing else is asked for."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
