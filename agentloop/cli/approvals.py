@@ -12,7 +12,6 @@ import click
 from agentloop._plumbing.truncate import beginning
 from agentloop.approvals import Answers, ApprovalReply, Approve, Pending, Reject, Respond
 from agentloop.cli.answer_writer import json_line
-from agentloop.cli.files import json_object
 from agentloop.cli.options import AGENT, BUSY, COMPACTION, LIMITS, MODEL, OUTPUT, STORE, options
 from agentloop.cli.progress import pending_text
 from agentloop.cli.run import answer_and_go_on
@@ -25,6 +24,7 @@ from agentloop.cli.terminal import (
     say,
     show,
 )
+from agentloop.cli.values import json_object
 from agentloop.errors import DamagedError, UsageError
 from agentloop.events import ApprovalAsked, RunEndRecord
 from agentloop.redaction import redacted

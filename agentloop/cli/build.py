@@ -27,11 +27,13 @@ from agentloop._plumbing.to_text import raised_at
 from agentloop._plumbing.truncate import few, head
 from agentloop.approvals import Approver
 from agentloop.callbacks import Callbacks, checked_callbacks
-from agentloop.cli.files import json_object, project_folders, read
+from agentloop.cli.files import project_folders
 from agentloop.cli.mcp import unused_notice, with_mcp
+from agentloop.cli.options import MEMORY, OFFLINE
 from agentloop.cli.process import before_leaving
-from agentloop.cli.settings import MEMORY, OFFLINE, Settings
+from agentloop.cli.settings import Settings
 from agentloop.cli.terminal import run_to_end, warn
+from agentloop.cli.values import json_object, read
 from agentloop.compaction import Compaction
 from agentloop.context import DEFAULT_WINDOW
 from agentloop.errors import AgentLoopError, UsageError
@@ -109,7 +111,7 @@ def build(settings: Settings) -> AgentSetup:
         instructions=instructions,
         compaction=compaction,
         max_steps=settings.max_steps,
-        recall=settings.recall,
+        recall=not settings.no_recall,
         output=load_schema(settings.schema) if settings.schema else None,
     )
     _check_cost_limit(settings.limits, agent)
@@ -192,7 +194,7 @@ def make_model(name: str, settings: Settings) -> ChatModel:
         name,
         **settings.server,
         window=settings.window,
-        stream=settings.streaming,
+        stream=not settings.no_stream,
         timeout_seconds=settings.timeout_seconds,
         temperature=settings.temperature,
         extra_body=settings.extra,

@@ -19,6 +19,7 @@ from agentloop.cli.build import make_runner, window_notice
 from agentloop.cli.compact import compaction_text, preview_text, rewind_text, undo_text
 from agentloop.cli.faults import is_refusal_of_message, one_line, show_where, with_option
 from agentloop.cli.input import dropped_files
+from agentloop.cli.options import MEMORY
 from agentloop.cli.process import before_leaving, leave_on_second, on_interrupt
 from agentloop.cli.progress import (
     Progress,
@@ -30,7 +31,7 @@ from agentloop.cli.progress import (
 )
 from agentloop.cli.resume import Past, read_past, resume_hint, session_id_for
 from agentloop.cli.run import RunCall
-from agentloop.cli.settings import MEMORY, Settings
+from agentloop.cli.settings import Settings
 from agentloop.cli.terminal import StandardOutput, complain, error_console, say, show, warn
 from agentloop.errors import SessionNotFoundError
 from agentloop.redaction import Redact, redacted

@@ -13,11 +13,12 @@ from agentloop import strategies
 from agentloop._plumbing.amounts import tokens_of, whole_of
 from agentloop.cli.app import EXIT_STATUS
 from agentloop.cli.build import build, make_runner, window_notice
-from agentloop.cli.options import AGENT, COMPACTION, MODEL, STORE, WholeNumber, options
+from agentloop.cli.options import AGENT, COMPACTION, MODEL, OFFLINE, STORE, WholeNumber, options
 from agentloop.cli.progress import compaction_line, dollars, failure_line, short
 from agentloop.cli.resume import SessionChoice, find_session, resume_settings
-from agentloop.cli.settings import OFFLINE, Settings, settings_of_call, share_of
+from agentloop.cli.settings import Settings, settings_of_call
 from agentloop.cli.terminal import StandardOutput, complain, counted, error_console, run_to_end, warn
+from agentloop.cli.values import share_of
 from agentloop.errors import UsageError
 from agentloop.events import Compacted, Restored
 from agentloop.results import NOTHING_TO_DO, TOO_LITTLE, CompactionPreview

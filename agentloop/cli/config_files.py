@@ -22,8 +22,9 @@ import platformdirs
 from agentloop._plumbing.checks import shown
 from agentloop._plumbing.files import read_path, text_of
 from agentloop._plumbing.private_files import make_private_folder, refused
-from agentloop.cli.files import project_folders, read, whole_file
+from agentloop.cli.files import project_folders, whole_file
 from agentloop.cli.options import KNOWN, KnownOption
+from agentloop.cli.values import read
 from agentloop.errors import UsageError
 from agentloop.redaction import Secrets, known_in_address, secrets_in, secrets_in_header
 

@@ -12,9 +12,9 @@ from agentloop._plumbing.files import read_path
 from agentloop._plumbing.truncate import few
 from agentloop.cli.build import make_model
 from agentloop.cli.models import names_at
-from agentloop.cli.options import MODEL, STORE, flags_of, options
+from agentloop.cli.options import MODEL, OFFLINE, STORE, flags_of, options
 from agentloop.cli.sessions.command import missing_store
-from agentloop.cli.settings import OFFLINE, Settings, sound_settings
+from agentloop.cli.settings import Settings, sound_settings
 from agentloop.cli.terminal import StandardOutput, columns, counted, run_to_end
 from agentloop.errors import AgentLoopError
 from agentloop.extras import installing

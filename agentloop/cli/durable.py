@@ -16,7 +16,6 @@ from agentloop._plumbing.truncate import FEW, few
 from agentloop.cli.app import exit_status
 from agentloop.cli.build import build
 from agentloop.cli.faults import one_line
-from agentloop.cli.files import read
 from agentloop.cli.input import prompt_for
 from agentloop.cli.mcp import with_mcp
 from agentloop.cli.options import (
@@ -47,6 +46,7 @@ from agentloop.cli.terminal import (
     warn,
     write_list,
 )
+from agentloop.cli.values import read
 from agentloop.durable import (
     CONCURRENCY,
     QUEUE,

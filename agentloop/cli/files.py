@@ -1,43 +1,15 @@
-"""Values and files of a call: what a value stands for, and text written whole or not at all."""
+"""Files of a call: folders of a project, and text written whole or not at all."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from agentloop._plumbing.private_files import new_whole_file
-from agentloop._plumbing.strict_json import strict_value
 from agentloop.errors import UsageError
 
 T = TypeVar("T")
-
-
-def read(source: str, value: Any, of: Callable[[Any], T]) -> T:
-    """What a value stands for that was given by this flag, variable, or key of a file.
-
-    Raises:
-        UsageError: it stands for nothing; the text names where it came from.
-    """
-    try:
-        return of(value)
-    except UsageError as error:
-        raise UsageError(f"{source}: {error}") from error
-
-
-def json_object(text: str, name: str, example: str) -> dict[str, Any]:
-    """The object that a text of that name is as JSON.
-
-    Raises:
-        UsageError: it is none; with the example.
-    """
-    try:
-        value = strict_value(text)
-    except ValueError as error:
-        raise UsageError(f"{name} is no JSON: {error}") from error
-    if isinstance(value, dict):
-        return value
-    raise UsageError(f"{name} is no JSON object: write e.g. '{example}'")
 
 
 def project_folders(folder: Path) -> Sequence[Path]:

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from agentloop.cli.options import BASE_URL, HEADER
-from agentloop.cli.settings import OFFLINE, Settings, settings_of_call
+from agentloop.cli.options import OFFLINE, SERVER, options
+from agentloop.cli.settings import Settings, settings_of_call
 from agentloop.cli.terminal import StandardOutput, columns, error_console, run_to_end, warn
 from agentloop.errors import BadAnswerError, ModelError, ModelUnavailableError
 from agentloop.providers.openai import VENDOR_ERRORS, LoopClients, Server, ServerChoice, understand
@@ -18,8 +18,7 @@ ASKING_SECONDS = 10.0
 
 
 @click.command()
-@BASE_URL
-@HEADER
+@options(SERVER)
 def models(**_: Any) -> int:
     """List the models that the server offers."""
     settings = settings_of_call()

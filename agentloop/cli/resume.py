@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from agentloop._plumbing.truncate import few
-from agentloop.cli.settings import MEMORY, OFFLINE, READS, Settings, read_when_busy
+from agentloop.cli.options import MEMORY, OFFLINE
+from agentloop.cli.settings import READS, Settings
 from agentloop.cli.terminal import line_of, run_to_end
+from agentloop.cli.values import read_when_busy
 from agentloop.context import Finish, next_step
 from agentloop.errors import DamagedError, SessionNotFoundError, UsageError
 from agentloop.events import RunSetup, RunStartRecord
@@ -198,7 +200,7 @@ def settings_of_run(settings: Settings, began: RunStartRecord) -> Settings:
         if value is None or flag in given:
             continue
         with suppress(UsageError):
-            read = READS.get(name, str)(str(value))
+            read = READS[name](str(value))
             chosen = getattr(settings, name) if name != "model" or not settings.model_is_fallback else None
             if read != chosen:
                 taken[name] = read

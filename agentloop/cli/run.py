@@ -22,10 +22,9 @@ from agentloop.cli.answer_writer import AnswerWriter, Outcome
 from agentloop.cli.app import exit_status
 from agentloop.cli.build import AgentSetup, build, make_runner, store_nothing, window_notice
 from agentloop.cli.faults import is_refusal_of_message, with_option, word_and_line
-from agentloop.cli.files import read
 from agentloop.cli.input import Prompt, is_terminal, one_prompt, prompt_for
 from agentloop.cli.mcp import ask_for_found
-from agentloop.cli.options import flags_of
+from agentloop.cli.options import MEMORY, flags_of
 from agentloop.cli.process import before_leaving
 from agentloop.cli.progress import Progress, RunFigures, compaction_report, final_line, pending_text
 from agentloop.cli.resume import (
@@ -38,8 +37,9 @@ from agentloop.cli.resume import (
     session_choice,
     session_id_for,
 )
-from agentloop.cli.settings import MEMORY, Settings, settings_for
+from agentloop.cli.settings import Settings, settings_for
 from agentloop.cli.terminal import StandardOutput, complain, error_console, run_to_end, say, warn
+from agentloop.cli.values import read
 from agentloop.errors import UsageError
 from agentloop.media import File
 from agentloop.runner import Runner, config_of

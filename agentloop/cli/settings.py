@@ -1,12 +1,11 @@
 """What one call uses: each setting from its flag, the environment, a configuration file, or by default.
 
-`READS` says how the text of each is read; the flags and their variables are those of `options`, the keys
-those of `config_files`. `settings_for` puts them together.
+The options, their variables and what they stand for are those of `options`, the keys those of `config_files`.
+`settings_for` puts them together.
 """
 
-import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
 from importlib import import_module
@@ -16,43 +15,34 @@ from typing import Any
 import click
 import platformdirs
 
-from agentloop._plumbing.amounts import amount_of, seconds_of, tokens_of, whole_of
-from agentloop._plumbing.checks import headers_or_none, shown
-from agentloop._plumbing.files import read_path, text_of
-from agentloop.bounds import MOST_STEPS
+from agentloop._plumbing.files import read_path
 from agentloop.cli.config_files import Choice, Choices, configured
-from agentloop.cli.files import json_object, read
-from agentloop.cli.options import HEADER, KNOWN, REPEATED, flags_of
-from agentloop.errors import UsageError
-from agentloop.redaction import (
-    LEAST_CHARS,
-    Redact,
-    Secrets,
-    known_in_address,
-    secrets_in,
-    secrets_in_header,
-    without_credentials,
+from agentloop.cli.options import (
+    KNOWN,
+    OFFLINE,
+    REPEATED,
+    Options,
+    flags_of,
 )
+from agentloop.cli.values import read, read_folder
+from agentloop.errors import UsageError
+from agentloop.redaction import LEAST_CHARS, Redact, Secrets, known_in_address, secrets_in, secrets_in_header
 from agentloop.rules import Rules
 from agentloop.run import Limits
-from agentloop.sessions import WhenBusy
-from agentloop.stores.base import checked_owner
-from agentloop.toolsets import Skills
 
-APIS = ("chat", "responses")
-_WHEN_BUSY: Mapping[str, WhenBusy] = {"refuse": "refuse", "wait": "wait", "take-over": "take_over"}
 ENVIRONMENT: Mapping[str, str] = {
     **{each.name: each.variable for each in KNOWN if each.variable},
     "api_key": "OPENAI_API_KEY",
     "home": "AGENTLOOP_HOME",
 }
 DEFAULT_MODEL = "gpt-5-mini"
-OFFLINE = "offline"
-MEMORY = "memory:"
-DEFAULT_FRACTION = 0.8
 _PROMPTS = frozenset({"system", "system_file"})
-_LIMITS = ("tokens", "cost", "seconds", "repeats")
-"""All but that on steps, which is the agent's."""
+READS: Mapping[str, Callable[[Any], Any]] = {
+    **{each.name: each.reads for each in KNOWN if each.reads},
+    "home": read_path,
+    "api_key": str,
+}
+"""What the text of each setting is read by."""
 
 
 def _choices(
@@ -80,186 +70,40 @@ def _choices(
     return {name: choice for name, choice in choices.items() if choice.value is not False}, faults
 
 
-def _server(text: str) -> str:
-    """The URL of a server, as it stands; a password in what is none is not repeated."""
-    if text.lower().startswith(("http://", "https://")):
-        return text
-    raise UsageError(f"{without_credentials(text)!r} is no server: begin it with http:// or https://")
-
-
-def _word(text: str, words: Sequence[str], fault: str) -> str:
-    """The text, which is one of the words; `fault` says what another is."""
-    if text in words:
-        return text
-    raise UsageError(f"{shown(text)} is {fault}: use {', '.join(words[:-1])} or {words[-1]}")
-
-
-def _headers(lines: Sequence[str]) -> Mapping[str, str]:
-    """The headers that these lines give, each a name, a colon and a value, which no fault repeats."""
-    headers: dict[str, str] = {}
-    for line in lines:
-        name, colon, value = line.partition(":")
-        if not colon:
-            raise UsageError("a header without a colon: write 'NAME: VALUE'")
-        if name.lower() in map(str.lower, headers):
-            raise UsageError(f"{name} is given twice")
-        headers[name] = value
-    return headers_or_none("the header", headers) or {}
-
-
-def read_when_busy(text: str) -> WhenBusy:
-    """The rule of that name, which may also be written as in Python: `take_over`.
-
-    Raises:
-        UsageError: there is none.
-    """
-    return _WHEN_BUSY[_word(text.strip().lower().replace("_", "-"), tuple(_WHEN_BUSY), "no rule")]
-
-
-def _folder(text: str) -> Path:
-    named = read_path(text)
-    try:
-        if named.is_dir():
-            return named.resolve(strict=True)
-        fault = "is a file, not a folder" if named.exists() else "is not there"
-    except (OSError, ValueError) as error:
-        fault = "cannot be used, " + (getattr(error, "strerror", None) or str(error))
-    raise UsageError(f"{text!r} {fault}: name a folder that exists")
-
-
-def _variables(names: Sequence[str]) -> tuple[str, ...]:
-    for name in names:
-        if not name or "=" in name or "\0" in name:
-            raise UsageError(f"{shown(name)} is no name of a variable: write e.g. GITHUB_TOKEN")
-    return tuple(names)
-
-
-def _fraction(text: str) -> float | None:
-    """The share, above 0 and at most 1; None for `off`."""
-    if text.strip().lower() == "off":
-        return None
-    share = share_of(text)
-    if not 0 < share <= 1:
-        raise UsageError(
-            f"{shown(text)} is no share above 0 and up to 1: write one such as 0.8 or 80%, or off"
-        )
-    return share
-
-
-def share_of(text: str) -> float:
-    """The share that is written as `0.3` or `30%`; NaN for what is no number."""
-    word = text.strip()
-    return _number(word.removesuffix("%")) / (100 if word.endswith("%") else 1)
-
-
-def _temperature(text: str) -> float:
-    if 0 <= (number := _number(text)) < math.inf:
-        return number
-    raise UsageError(f"{shown(text)} is no number of at least 0: write one such as 0.7")
-
-
-def _number(text: str) -> float:
-    """The number that the text says, NaN for none."""
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
-
-
-def _rules(name: str, lines: Sequence[str]) -> Sequence[str]:
-    try:
-        Rules(**{name: lines})
-    except UsageError as error:
-        raise UsageError(str(error).removeprefix(f"{name}: ")) from error
-    return lines
-
-
-READS: Mapping[str, Callable[[Any], Any]] = {
-    "home": read_path,
-    "base_url": _server,
-    "header": _headers,
-    "api": partial(_word, words=APIS, fault="no API"),
-    "window": tokens_of,
-    "timeout": partial(amount_of, unit="seconds"),
-    "temperature": _temperature,
-    "extra": lambda text: json_object(text, shown(text), '{"top_p": 0.9}'),
-    "compact_at": _fraction,
-    "transcripts": read_path,
-    "system_file": lambda name: text_of(read_path(name)),
-    "mcp": lambda names: tuple(map(read_path, names)),
-    "workdir": _folder,
-    **{name: partial(_rules, name) for name in ("allow", "ask", "deny")},
-    "pass_env": _variables,
-    "max_steps": whole_of,
-    "skills": Skills,
-    "max_tokens": tokens_of,
-    "max_cost": partial(amount_of, unit="US dollars"),
-    "max_seconds": partial(amount_of, unit="seconds"),
-    "max_repeats": partial(whole_of, least=2),
-    "owner": checked_owner,
-    "ttl": seconds_of,
-    "when_busy": read_when_busy,
-}
-"""What the text of a setting stands for; that of the others stands for itself."""
-FIELDS: Mapping[str, str] = {"timeout": "timeout_seconds", "ttl": "ttl_seconds", "header": "headers"}
-"""The fields of the settings that are not called as their option is."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """What one call uses. `compact_at` is None where automatic compaction is off, `window` in tokens.
+class Settings(Options):
+    """What one call uses: what its options stand for, and what follows from all of them.
 
     `choices` are what was chosen and where, `faults` what is wrong in files and the environment, which counts
-    for nothing. `redact` takes secrets out of what is stored and shown; None where that is off. `owner` is
-    whose sessions are seen, None for all; new ones are theirs and expire after `ttl_seconds` without a new
-    record, None for never. `resumed_with` says what is taken up from the session that the call goes on with.
-    With `asks_for_model` no model is named for a server without a key, which is likely one's own: it is asked
+    for nothing. `resumed_with` says what is taken up from the session that the call goes on with. With
+    `asks_for_model` no model is named for a server without a key, which is likely one's own: it is asked
     which it has.
     """
 
-    model: str
     model_is_fallback: bool
-    store: str
     home: Path
-    workdir: Path
-    rules: Rules
-    limits: Limits
     choices: Choices = field(repr=False)
     faults: tuple[UsageError, ...] = ()
-    redact: Redact | None
-    base_url: str | None = field(default=None, repr=False)
-    api: str = APIS[0]
     api_key: str | None = field(default=None, repr=False)
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    summary_model: str | None = None
-    window: int | None = None
-    compact_at: float | None = DEFAULT_FRACTION
-    transcripts: Path = Path(".transcripts")
-    max_steps: int = MOST_STEPS
-    recall: bool = True
-    todo: bool = False
-    skills: Skills | None = None
-    background: bool = False
-    streaming: bool = True
-    system: str | None = None
-    tools: tuple[str, ...] = ()
-    mcp: tuple[Path, ...] = ()
-    callbacks: tuple[str, ...] = ()
-    schema: str | None = None
-    pass_env: tuple[str, ...] = ()
-    timeout_seconds: float = 300.0
-    temperature: float | None = None
-    extra: Mapping[str, Any] | None = field(default=None, repr=False)
-    owner: str | None = None
-    ttl_seconds: float | None = None
-    when_busy: WhenBusy = "refuse"
     resumed_with: str | None = None
     asks_for_model: bool = False
 
     @property
+    def rules(self) -> Rules:
+        """Which calls run unasked, which need a yes, and which never run."""
+        return Rules(allow=self.allow, ask=self.ask, deny=self.deny)
+
+    @property
+    def limits(self) -> Limits:
+        """What a run may use, but for its steps, which are the agent's."""
+        return Limits(
+            tokens=self.max_tokens, cost=self.max_cost, seconds=self.max_seconds, repeats=self.max_repeats
+        )
+
+    @property
     def typed_options(self) -> tuple[tuple[str, ...], ...]:
         """The options of a run that stood on the command line, each as its words; no headers: secrets."""
-        names = [each.name for each in REPEATED if each is not HEADER]
+        names = [each.name for each in REPEATED if each.name != "header"]
         return tuple(option for name in names for option in _words_of(name, self.choices))
 
     @property
@@ -271,6 +115,12 @@ class Settings:
     def names_server(self) -> bool:
         """Whether there is one to be asked: an address, a key or what stands in its place."""
         return bool(self.base_url or self.api_key or _lets_in(self.headers))
+
+
+FIELDS: Mapping[str, str] = {
+    each.metadata["option"].name: each.name for each in fields(Settings) if "option" in each.metadata
+}
+"""The field of the settings for each option."""
 
 
 def settings_of_call() -> Settings:
@@ -298,44 +148,10 @@ def sound_settings(flags: Mapping[str, Any], environment: Mapping[str, str] | No
     """
     environment = os.environ if environment is None else environment
     choices, faults = _choices(flags, environment)
-    values = _values(choices, faults)
-    headers = values.get("header", {})
-    reachable = bool({"api_key", "base_url"} & choices.keys()) or _lets_in(headers)
-    model = values.pop("model", None)
-    home = values.pop("home", None) or platformdirs.user_data_path("agentloop", appauthor=False)
-    limits: dict[str, Any] = {name: values.get(f"max_{name}") for name in _LIMITS}
-    system = values.pop("system", None)
-    redact = values.pop("redact") if "redact" in values else _secrets(choices, environment, headers)
-    workdir = values.pop("workdir", None) or read("--workdir", ".", _folder)
-    store = values.pop("store", None) or f"sqlite:///{home.absolute() / 'sessions.db'}"
-    plain = {FIELDS.get(name, name): value for name, value in values.items()}
-    return Settings(
-        model=model or (DEFAULT_MODEL if reachable else OFFLINE),
-        model_is_fallback=model is None and not reachable,
-        asks_for_model=model is None and "base_url" in choices and "api_key" not in choices,
-        store=store,
-        home=home,
-        workdir=workdir,
-        limits=Limits(**limits),
-        recall="no_recall" not in values,
-        streaming="no_stream" not in values,
-        system=values.get("system_file", system),
-        redact=redact,
-        choices=choices,
-        faults=tuple(faults),
-        **{each.name: plain[each.name] for each in fields(Settings) if each.name in plain},
-    )
-
-
-def _values(choices: dict[str, Choice], faults: list[UsageError]) -> dict[str, Any]:
-    """What the choices stand for, and the `rules` that they make. What stands for nothing becomes a fault.
-
-    Raises:
-        UsageError: it is a flag's.
-    """
     values = dict[str, Any]()
 
     def take(name: str, reading: Callable[[], Any]) -> None:
+        """Read that setting, or leave it out and tell why."""
         try:
             values[name] = reading()
         except UsageError as error:
@@ -345,21 +161,41 @@ def _values(choices: dict[str, Choice], faults: list[UsageError]) -> dict[str, A
             faults.append(error)
 
     for name, choice in list(choices.items()):
-        take(name, partial(read, choice.source, choice.value, READS.get(name, lambda value: value)))
-    values["rules"] = Rules(**{name: values.get(name, ()) for name in ("allow", "ask", "deny")})
+        if name in READS:
+            take(name, partial(read, choice.source, choice.value, READS[name]))
+    headers = values.get("header", {})
     for name, check in (
-        ("background", partial(_background, choices, values["rules"])),
+        ("background", partial(_background, choices, values)),
         ("system_file", partial(_system, choices, values)),
         ("redact", partial(_redaction, choices)),
     ):
         if name in choices:
             take(name, check)
-    return values
+    reachable = bool({"api_key", "base_url"} & choices.keys()) or _lets_in(headers)
+    model = values.get("model")
+    home = values.get("home") or platformdirs.user_data_path("agentloop", appauthor=False)
+    values |= {
+        "model": model or (DEFAULT_MODEL if reachable else OFFLINE),
+        "system": values.get("system_file", values.get("system")),
+        "workdir": values.get("workdir") or read("--workdir", ".", read_folder),
+        "store": values.get("store") or f"sqlite:///{home.absolute() / 'sessions.db'}",
+        "redact": values["redact"] if "redact" in values else _secrets(choices, environment, headers),
+    }
+    return Settings(
+        model_is_fallback=model is None and not reachable,
+        asks_for_model=model is None and "base_url" in choices and "api_key" not in choices,
+        home=home,
+        api_key=values.get("api_key"),
+        choices=choices,
+        faults=tuple(faults),
+        **{FIELDS[name]: value for name, value in values.items() if name in FIELDS},
+    )
 
 
-def _background(choices: Choices, rules: Rules) -> bool:
+def _background(choices: Choices, values: Mapping[str, Any]) -> bool:
     """Whether commands may run in the background: what may run a command at all may do so."""
-    if not rules.offer("shell"):
+    rules = {name: values.get(name, ()) for name in ("allow", "ask", "deny")}
+    if not Rules(**rules).offer("shell"):
         raise UsageError(f"{choices['background'].source} runs commands: give --allow or --ask shell too")
     return True
 

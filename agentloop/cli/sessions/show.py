@@ -12,7 +12,6 @@ import click
 from agentloop._plumbing.aio import in_thread
 from agentloop._plumbing.amounts import seconds_of
 from agentloop._plumbing.truncate import few
-from agentloop.cli.files import read
 from agentloop.cli.input import decode_typed
 from agentloop.cli.options import AS_JSON, STORE, WholeNumber, options
 from agentloop.cli.sessions.command import (
@@ -37,6 +36,7 @@ from agentloop.cli.terminal import (
     say,
     write_list,
 )
+from agentloop.cli.values import read
 from agentloop.context import Context
 from agentloop.errors import DamagedError, StoreError, UsageError
 from agentloop.events import Described, EventFilter, MessageRecord, kind_name
