@@ -76,6 +76,14 @@ def test_a_project_may_stand_in_its_pyproject_above_the_folder(tmp_path: Path) -
     assert shown(below, env=environment(tmp_path))["system"]["from"] == "default"
 
 
+def test_what_a_file_of_the_system_prompt_says_is_no_default(tmp_path: Path) -> None:
+    (tmp_path / "system.txt").write_text("Be brief.")
+    user_says(tmp_path, f'system-file = "{tmp_path}/system.txt"\n')
+    found = shown(tmp_path, env=environment(tmp_path))
+    assert found["system"] == {"value": "-", "from": "default"}
+    assert found["system-file"]["value"] == f"{tmp_path}/system.txt"
+
+
 def test_a_project_turns_a_switch_of_the_user_off(tmp_path: Path) -> None:
     user_says(tmp_path, 'todo = true\nsystem-file = "not there"\n')
     project_says(tmp_path, 'todo = false\nsystem = "Be brief."\n')

@@ -176,7 +176,6 @@ def sound_settings(flags: Mapping[str, Any], environment: Mapping[str, str] | No
     home = values.get("home") or platformdirs.user_data_path("agentloop", appauthor=False)
     values |= {
         "model": model or (DEFAULT_MODEL if reachable else OFFLINE),
-        "system": values.get("system_file", values.get("system")),
         "workdir": values.get("workdir") or read("--workdir", ".", read_folder),
         "store": values.get("store") or f"sqlite:///{home.absolute() / 'sessions.db'}",
         "redact": values["redact"] if "redact" in values else _secrets(choices, environment, headers),
