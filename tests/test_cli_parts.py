@@ -9,6 +9,7 @@ import pytest
 
 from agentloop import Todo
 from agentloop.cli.answer_writer import json_line
+from agentloop.cli.approvals import GIVEN_BY
 from agentloop.cli.build import DEFAULT, LONGEST_CHARS, build, default_instructions, load_tools
 from agentloop.cli.chat import command_in
 from agentloop.cli.durable import RunEdges
@@ -380,12 +381,15 @@ def skills(tmp_path: Path) -> Path:
 
 def test_sets_of_tools_are_offered_to_who_asks_for_them(skills: Path) -> None:
     plain = build(settings_for({}, {})).agent
-    asked = {"todo": True, "skills": str(skills), "background": True, "allow": ("shell",)}
+    asked = {"todo": True, "skills": str(skills), "background": True, "allow": ("shell", "write")}
     agent = build(settings_for(asked, {})).agent
-    assert set(agent.registry) - set(plain.registry) == {
+    more = set(agent.registry) - set(plain.registry)
+    assert more == {
         *("todo_write", "todo_read", "read_skill"),
         *("run_command", "run_in_background", "check", "stop"),
+        *("write_file", "edit_file"),
     }
+    assert more == set(GIVEN_BY)
     assert plain.tool_sets == ()
     assert "- tea: Tea." in (agent.system or "")
 

@@ -23,8 +23,10 @@ import agentloop
 from agentloop import MicroCompact, strategies, stream, triggers
 from agentloop.cli.app import COMMANDS, EXIT_STATUS, load, program
 from agentloop.cli.chat import HELP
+from agentloop.cli.compact import STRATEGIES
 from agentloop.cli.options import LOG_VARIABLE
 from agentloop.cli.settings import ENVIRONMENT
+from tests import engine_kit
 from tests.cli_kit import ROOT
 from tests.cli_kit import agentloop as call
 from tests.nets.surface import names_of
@@ -491,6 +493,20 @@ def test_every_trigger_and_strategy_stands_in_its_table(heading: str, module: An
     named = set(re.findall(r"\w+", " ".join(first_names("docs/policies.md", heading))))
     parts = {name for name in names_of(module.__name__) if name not in NO_PARTS}
     assert parts - named - {"Summary", "Digest", "Lines", "Note"} == set()
+
+
+def test_compact_takes_by_name_every_strategy_of_the_table() -> None:
+    table = {name.partition("(")[0] for name in first_names("docs/policies.md", "Strategies")}
+    combining = {"then", "first_of", "replaced_by"}
+    assert table - combining == {kind for kind, _ in STRATEGIES.values()}
+
+
+@pytest.mark.parametrize(
+    ("heading", "tried"), [("Triggers", engine_kit.TRIGGERS), ("Strategies", engine_kit.STRATEGIES)]
+)
+def test_histories_are_drawn_for_every_trigger_and_strategy(heading: str, tried: Mapping[str, Any]) -> None:
+    table = {name.partition("(")[0] for name in first_names("docs/policies.md", heading)}
+    assert table - {name.split()[0] for name in tried} == set()
 
 
 NO_PARTS = {

@@ -38,7 +38,7 @@ _TAIL_RECORDS = 20
 """So many of a log's newest records tell whether something waits in it: a run that is left ends its log."""
 _ARGUMENT_CHARS = 200
 _WORDS: Mapping[type[ApprovalReply], str] = {Approve: "yes", Reject: "no", Respond: "answered"}
-_OPTIONS = {
+GIVEN_BY = {
     **dict.fromkeys(("write_file", "edit_file"), "--ask write"),
     "run_command": "--ask shell",
     **dict.fromkeys((RUN_IN_BACKGROUND, CHECK, STOP), "--ask shell --background"),
@@ -122,7 +122,7 @@ def _option_of(pending: Pending) -> str:
     """What gives an agent of the command line the tool of a call."""
     if pending.server:
         return f"--mcp FILE, which names the server {pending.server!r}"
-    return _OPTIONS.get(pending.tool, "--tools MODULE, which has it")
+    return GIVEN_BY.get(pending.tool, "--tools MODULE, which has it")
 
 
 def _reply(reject: str | None, arguments: str | None, respond: str | None) -> ApprovalReply:
