@@ -148,29 +148,8 @@ def sound_settings(flags: Mapping[str, Any], environment: Mapping[str, str] | No
     """
     environment = os.environ if environment is None else environment
     choices, faults = _choices(flags, environment)
-    values = dict[str, Any]()
-
-    def take(name: str, reading: Callable[[], Any]) -> None:
-        """Read that setting, or leave it out and tell why."""
-        try:
-            values[name] = reading()
-        except UsageError as error:
-            if choices.pop(name).source.startswith("--"):
-                raise
-            values.pop(name, None)
-            faults.append(error)
-
-    for name, choice in list(choices.items()):
-        if name in READS:
-            take(name, partial(read, choice.source, choice.value, READS[name]))
+    values = _values(choices, faults)
     headers = values.get("header", {})
-    for name, check in (
-        ("background", partial(_background, choices, values)),
-        ("system_file", partial(_system, choices, values)),
-        ("redact", partial(_redaction, choices)),
-    ):
-        if name in choices:
-            take(name, check)
     reachable = bool({"api_key", "base_url"} & choices.keys()) or _lets_in(headers)
     model = values.get("model")
     home = values.get("home") or platformdirs.user_data_path("agentloop", appauthor=False)
@@ -189,6 +168,36 @@ def sound_settings(flags: Mapping[str, Any], environment: Mapping[str, str] | No
         faults=tuple(faults),
         **{FIELDS[name]: value for name, value in values.items() if name in FIELDS},
     )
+
+
+def _values(choices: dict[str, Choice], faults: list[UsageError]) -> dict[str, Any]:
+    """What the choices stand for. What stands for nothing is a fault, and no choice any more.
+
+    Raises:
+        UsageError: it is a flag's.
+    """
+    values = dict[str, Any]()
+
+    def take(name: str, reading: Callable[[], Any]) -> None:
+        try:
+            values[name] = reading()
+        except UsageError as error:
+            if choices.pop(name).source.startswith("--"):
+                raise
+            values.pop(name, None)
+            faults.append(error)
+
+    for name, choice in list(choices.items()):
+        if name in READS:
+            take(name, partial(read, choice.source, choice.value, READS[name]))
+    for name, check in (
+        ("background", partial(_background, choices, values)),
+        ("system_file", partial(_system, choices, values)),
+        ("redact", partial(_redaction, choices)),
+    ):
+        if name in choices:
+            take(name, check)
+    return values
 
 
 def _background(choices: Choices, values: Mapping[str, Any]) -> bool:
