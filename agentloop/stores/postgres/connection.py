@@ -272,5 +272,5 @@ async def found_at(
 
 async def _known_of(connection: AsyncConnection) -> tuple[Mapping[str, str], str]:
     """What the server knows of the connection, and the schema that tables are made in."""
-    [schema] = await one_row(connection, "SELECT current_schema()", ()) or [""]
+    [schema] = await one_row(connection, "SELECT pg_catalog.current_schema()", ()) or [""]
     return {"user": connection.info.user, "dbname": connection.info.dbname}, schema

@@ -17,14 +17,14 @@ from agentloop.stores.postgres.address import address_of
 from agentloop.stores.postgres.connection import connect
 from agentloop.stores.postgres.faults import fault
 
-_TAKE = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
-_FREE = "SELECT pg_advisory_unlock(hashtextextended(%s, 0))"
+_TAKE = "SELECT pg_catalog.pg_try_advisory_lock(pg_catalog.hashtextextended(%s, 0))"
+_FREE = "SELECT pg_catalog.pg_advisory_unlock(pg_catalog.hashtextextended(%s, 0))"
 _HELD = """
-    SELECT name FROM unnest(%s::text[]) AS name
+    SELECT name FROM pg_catalog.unnest(%s::text[]) AS name
     WHERE EXISTS (
       SELECT FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database
-      WHERE locktype = 'advisory' AND granted AND datname = current_database()
-        AND (classid::bigint << 32 | objid::bigint) = hashtextextended(name, 0)
+      WHERE locktype = 'advisory' AND granted AND datname = pg_catalog.current_database()
+        AND (classid::bigint << 32 | objid::bigint) = pg_catalog.hashtextextended(name, 0)
     )
 """
 _PROBES = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}

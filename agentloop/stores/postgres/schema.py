@@ -5,6 +5,10 @@ with `options=-csearch_path%3Dmine` puts them elsewhere. Where that schema has n
 path has, that is refused: to use those would share them among users that are parted by schema, and to make
 new ones would hide what stands in them.
 
+Functions are named with their schema, and what stands beside an operator has just its types. Who may make
+functions in a schema of the path could else have theirs run in place of PostgreSQL's own, with the rights of
+who calls it (https://wiki.postgresql.org/wiki/A_Guide_to_CVE-2018-1058).
+
 Titles, folders, owners and who holds a lease are bytes in UTF-8, since they may hold what PostgreSQL's text
 cannot: NUL and lone surrogates. Folders and owners are found by their hashes: an index takes no key over
 2,704 bytes, and the name of a folder may have 4,096.
@@ -70,39 +74,47 @@ MIGRATIONS: tuple[Sequence[str], ...] = (
     ),
 )
 _PLACE = """
-    SELECT quote_ident(current_schema()), quote_ident(nspname)
+    SELECT pg_catalog.quote_ident(pg_catalog.current_schema()), pg_catalog.quote_ident(nspname)
     FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
-    WHERE relname = 'agentloop_schema' AND pg_table_is_visible(pg_class.oid)"""
+    WHERE relname = 'agentloop_schema' AND pg_catalog.pg_table_is_visible(pg_class.oid)"""
 """The first schema of the search_path, and the first of it that has our tables; no row where none has.
 
 Not by to_regclass: what it once did not find, it may not find when another process has made it.
 """
 _FOREIGN = r"""
-    WITH ours AS (
-        SELECT each.oid AS id, each.relname, each.relkind FROM pg_class AS named
-        JOIN pg_class AS each ON each.relnamespace = named.relnamespace
-        JOIN pg_roles ON rolname = current_user AND pg_roles.oid <> each.relowner
-        WHERE named.relname = 'agentloop_schema' AND pg_table_is_visible(named.oid)
-            AND each.relname IN ('agentloop_schema', 'agentloop_sessions', 'agentloop_events',
-                'agentloop_checkpoints', 'agentloop_leases', 'agentloop_indexed', 'agentloop_words'))
-    SELECT 'relation', relname, relname FROM ours WHERE relkind <> 'r'
-    UNION ALL SELECT 'trigger', tgname, relname FROM pg_trigger JOIN ours ON tgrelid = id
-        WHERE NOT tgisinternal
-    UNION ALL SELECT 'rule', rulename, relname FROM pg_rewrite JOIN ours ON ev_class = id
-    UNION ALL SELECT 'policy', polname, relname FROM pg_policy JOIN ours ON polrelid = id
-    UNION ALL SELECT 'constraint', conname, relname FROM pg_constraint JOIN ours ON conrelid = id
+    WITH seen AS (
+        SELECT named.oid AS id, relname, relkind, relrowsecurity, me.oid AS me,
+            relowner <> me.oid AS is_theirs
+        FROM pg_class AS named JOIN pg_roles AS me ON rolname = current_user
+        WHERE pg_catalog.pg_table_is_visible(named.oid)
+            AND relname IN ('agentloop_schema', 'agentloop_sessions', 'agentloop_events',
+                'agentloop_checkpoints', 'agentloop_leases', 'agentloop_indexed', 'agentloop_words')),
+    theirs AS (SELECT id, relname, relkind, relrowsecurity FROM seen WHERE is_theirs)
+    SELECT 'relation', relname, relname FROM theirs WHERE relkind <> 'r'
+    UNION ALL SELECT 'trigger', tgname, relname FROM pg_trigger JOIN seen ON tgrelid = id
+        JOIN pg_proc ON pg_proc.oid = tgfoid JOIN pg_roles AS maker ON maker.oid = proowner
+        WHERE NOT tgisinternal AND (is_theirs OR (proowner <> me AND NOT maker.rolsuper))
+    UNION ALL SELECT 'rule', rulename, relname FROM pg_rewrite JOIN theirs ON ev_class = id
+    UNION ALL SELECT 'row security', relname, relname FROM theirs WHERE relrowsecurity
+    UNION ALL SELECT 'policy', polname, relname FROM pg_policy JOIN theirs ON polrelid = id
+    UNION ALL SELECT 'child', child.relname, theirs.relname FROM pg_inherits JOIN theirs ON inhparent = id
+        JOIN pg_class AS child ON child.oid = inhrelid
+    UNION ALL SELECT 'constraint', conname, relname FROM pg_constraint JOIN theirs ON conrelid = id
         WHERE contype NOT IN ('p', 'n')
     UNION ALL SELECT 'default of the column', attname, relname FROM pg_attribute
-        JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum JOIN ours ON attrelid = id
-        WHERE pg_get_expr(adbin, adrelid) <> '(updated + ttl_seconds)'
+        JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum JOIN theirs ON attrelid = id
+        WHERE pg_catalog.pg_get_expr(adbin, adrelid) <> '(updated + ttl_seconds)'
     UNION ALL SELECT 'type of the column', attname, relname FROM pg_attribute
-        JOIN pg_type ON pg_type.oid = atttypid JOIN ours ON attrelid = id
-        WHERE typnamespace <> 'pg_catalog'::regnamespace AND NOT attisdropped
-    UNION ALL SELECT 'index', named.relname, ours.relname FROM pg_index
-        JOIN pg_class AS named ON named.oid = indexrelid JOIN ours ON indrelid = id
-        WHERE pg_get_expr(indexprs, indrelid) NOT IN ('sha256(folder)', 'sha256(owner)')
-            OR pg_get_expr(indpred, indrelid) <> '(expires IS NOT NULL)'"""
-"""What would run code of another who owns the tables, with the rights of who reads or writes them."""
+        JOIN pg_type ON pg_type.oid = atttypid JOIN theirs ON attrelid = id
+        WHERE typnamespace <> 'pg_catalog'::regnamespace::oid AND NOT attisdropped
+    UNION ALL SELECT 'index', named.relname, theirs.relname FROM pg_index
+        JOIN pg_class AS named ON named.oid = indexrelid JOIN theirs ON indrelid = id
+        WHERE pg_catalog.pg_get_expr(indexprs, indrelid) NOT IN ('sha256(folder)', 'sha256(owner)')
+            OR pg_catalog.pg_get_expr(indpred, indrelid) <> '(expires IS NOT NULL)'"""
+"""What would run code of another, with the rights of who reads or writes the tables, or hide rows from them.
+
+Who owns a table can do all of that, who may only make triggers of it that alone.
+"""
 BESIDE = ("agentloop_checkpoints", "agentloop_indexed", "agentloop_words")
 """What can be lost without losing anything of a log."""
 
@@ -124,7 +136,7 @@ async def prepare(connection: AsyncConnection, steps: Sequence[Sequence[str]] = 
         )
     async with connection.transaction():
         await connection.execute("SET LOCAL statement_timeout = 0")
-        await connection.execute("SELECT pg_advisory_xact_lock(%s::int8)", (_LOCK,))
+        await connection.execute("SELECT pg_catalog.pg_advisory_xact_lock(%s::int8)", (_LOCK,))
         version = await _version(connection)
         if version > len(steps):
             raise StoreError(
@@ -159,7 +171,7 @@ async def _version(connection: AsyncConnection) -> int:
             f"the {kind} {name!r} on {table} is not agentloop's, and could change or hide records: "
             "remove it, or name another database"
         )
-    row = await (await connection.execute("SELECT max(version) FROM agentloop_schema")).fetchone()
+    row = await (await connection.execute("SELECT pg_catalog.max(version) FROM agentloop_schema")).fetchone()
     return int(row[0]) if row and row[0] is not None else 0
 
 

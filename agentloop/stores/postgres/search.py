@@ -52,7 +52,8 @@ _BEGIN = "INSERT INTO agentloop_indexed VALUES (%s::text, 0) ON CONFLICT DO NOTH
 _INDEXED = "SELECT seq FROM agentloop_indexed WHERE session_id = %s::text FOR UPDATE"
 _NEW = f"""
     SELECT seq, body, upto FROM (
-        SELECT seq, body, sum(octet_length(body)) OVER (ORDER BY seq) AS upto, octet_length(body) AS size
+        SELECT seq, body, pg_catalog.sum(pg_catalog.octet_length(body)) OVER (ORDER BY seq) AS upto,
+            pg_catalog.octet_length(body) AS size
         FROM agentloop_events
         WHERE session_id = %s::text AND seq > %s::int8 AND seq <= %s::int8) AS next
     WHERE upto - size < {_BYTES_AT_ONCE} ORDER BY seq"""
@@ -66,7 +67,8 @@ _BEHIND_GAP = """
 _ADD = """
     INSERT INTO agentloop_words (session_id, seq, part, is_whole, words)
     SELECT %s::text, seq, part, is_whole, words::tsvector
-    FROM unnest(%s::int8[], %s::int4[], %s::boolean[], %s::text[]) AS new (seq, part, is_whole, words)
+    FROM ROWS FROM (pg_catalog.unnest(%s::int8[]), pg_catalog.unnest(%s::int4[]),
+        pg_catalog.unnest(%s::boolean[]), pg_catalog.unnest(%s::text[])) AS new (seq, part, is_whole, words)
     ON CONFLICT (session_id, seq, part) DO UPDATE
     SET is_whole = excluded.is_whole, words = excluded.words"""
 """What was there already is written again: then the index had forgotten how far it was."""
@@ -75,9 +77,10 @@ _FOUND = f"""
     WITH place AS (
         SELECT session_id, seq FROM agentloop_words WHERE is_whole AND words @@ %(all)s::tsquery
         UNION
-        SELECT session_id, seq FROM agentloop_words, unnest(%(each)s::text[]) AS phrase
+        SELECT session_id, seq FROM agentloop_words, pg_catalog.unnest(%(each)s::text[]) AS phrase
         WHERE NOT is_whole AND words @@ %(any)s::tsquery AND words @@ phrase::tsquery
-        GROUP BY session_id, seq HAVING count(DISTINCT phrase) = cardinality(%(each)s::text[]))
+        GROUP BY session_id, seq
+        HAVING pg_catalog.count(DISTINCT phrase) = pg_catalog.cardinality(%(each)s::text[]))
     SELECT session_id, seq, (
         SELECT body FROM agentloop_events AS said
         WHERE said.session_id = found.session_id AND said.seq = found.seq)

@@ -51,12 +51,12 @@ _TRIES = 5
 _EVENTS = """
     INSERT INTO agentloop_events (session_id, seq, body)
     SELECT line.id, %(expect)s::int8 + said.number, said.body
-    FROM line, unnest(%(bodies)s::text[]) WITH ORDINALITY AS said (body, number)"""
+    FROM line, pg_catalog.unnest(%(bodies)s::text[]) WITH ORDINALITY AS said (body, number)"""
 _BEGIN = f"""
     WITH line AS (
         INSERT INTO agentloop_sessions (id, title, folder, owner, ttl_seconds, created, updated, length)
         VALUES (%(id)s::text, %(title)s::bytea, %(folder)s::bytea, %(owner)s::bytea,
-            nullif(%(ttl)s::float8, 0), %(created)s::float8, %(updated)s::float8, %(added)s::int8)
+            nullif(%(ttl)s::float8, 0::float8), %(created)s::float8, %(updated)s::float8, %(added)s::int8)
         ON CONFLICT (id) DO NOTHING RETURNING id)
     {_EVENTS}"""
 _GO_ON = f"""
@@ -65,13 +65,13 @@ _GO_ON = f"""
             title = coalesce(%(title)s::bytea, title),
             folder = coalesce(%(folder)s::bytea, folder),
             owner = coalesce(%(owner)s::bytea, owner),
-            ttl_seconds = nullif(coalesce(%(ttl)s::float8, ttl_seconds), 0),
+            ttl_seconds = nullif(coalesce(%(ttl)s::float8, ttl_seconds), 0::float8),
             updated = greatest(updated, %(updated)s::float8),
             length = length + %(added)s::int8
         WHERE id = %(id)s::text AND length = %(expect)s::int8 RETURNING id)
     {_EVENTS}"""
 _THERE = """
-    SELECT coalesce((SELECT max(seq) FROM agentloop_events WHERE session_id = %(id)s::text), 0),
+    SELECT coalesce((SELECT pg_catalog.max(seq) FROM agentloop_events WHERE session_id = %(id)s::text), 0),
         array(SELECT body FROM agentloop_events WHERE session_id = %(id)s::text
             AND seq > %(expect)s::int8 AND seq <= %(expect)s::int8 + %(added)s::int8 ORDER BY seq)"""
 _READ = """
@@ -170,22 +170,23 @@ def records_of(label: str, session_id: str, rows: Sequence[tuple[int, str]]) -> 
 
 
 LIVES = (
-    "held.until > clock_timestamp()"
-    f" AND held.until <= clock_timestamp() + make_interval(secs => {MOST_LEASE_SECONDS})"
+    "held.until > pg_catalog.clock_timestamp()"
+    " AND held.until <= pg_catalog.clock_timestamp()"
+    f" + pg_catalog.make_interval(secs => {MOST_LEASE_SECONDS})"
 )
 """Whether a lease holds: one that ends later than it can is damaged and keeps nobody out."""
 _MOST_SWEPT_AT_ONCE = 100
 _LINES = f"SELECT {COLUMNS} FROM agentloop_sessions"
 _LIST = list_statements(
     _LINES,
-    "sha256(folder) = sha256(%(folder)s::bytea) AND folder = %(folder)s::bytea",
-    "sha256(owner) = sha256(%(owner)s::bytea) AND owner = %(owner)s::bytea",
+    "pg_catalog.sha256(folder) = pg_catalog.sha256(%(folder)s::bytea) AND folder = %(folder)s::bytea",
+    "pg_catalog.sha256(owner) = pg_catalog.sha256(%(owner)s::bytea) AND owner = %(owner)s::bytea",
 )
 _INFO = f"{_LINES} WHERE id = %s::text"
 _LOG = "SELECT seq, body FROM agentloop_events WHERE session_id = %s::text ORDER BY seq"
 _HOLD = "SELECT FROM agentloop_sessions WHERE id = %s::text FOR UPDATE"
 _EXPIRED = f"""{_LINES}
-    WHERE expires <= coalesce(%(now)s::float8, extract(epoch FROM clock_timestamp()))
+    WHERE expires <= coalesce(%(now)s::float8, extract(epoch FROM pg_catalog.clock_timestamp()))
         AND (%(owner)s::bytea IS NULL OR owner = %(owner)s::bytea)
         AND id <> ALL(%(passed)s::text[])
         AND NOT EXISTS (
@@ -193,7 +194,8 @@ _EXPIRED = f"""{_LINES}
     ORDER BY updated DESC, id LIMIT {_MOST_SWEPT_AT_ONCE} FOR UPDATE SKIP LOCKED"""
 _KEEP_OUT = f"""
     INSERT INTO agentloop_leases AS held (session_id, holder, place, pid, started, since, until)
-    SELECT id, ''::bytea, ''::bytea, 0, ''::bytea, 0, clock_timestamp() FROM unnest(%s::text[]) AS id
+    SELECT id, ''::bytea, ''::bytea, 0, ''::bytea, 0, pg_catalog.clock_timestamp()
+    FROM pg_catalog.unnest(%s::text[]) AS id
     ON CONFLICT (session_id) DO UPDATE SET holder = '' WHERE NOT ({LIVES})
     RETURNING session_id"""
 """The leases of these sessions, but those that are live: who asks for one waits until the sweep is over."""
@@ -284,11 +286,11 @@ async def _line_or_none(row: tuple[Any, ...], connection: AsyncConnection) -> Se
 
 
 _BRANCHES = """
-    SELECT branch.id FROM unnest(%s::text[]) AS trunk
+    SELECT branch.id FROM pg_catalog.unnest(%s::text[]) AS trunk
     JOIN agentloop_sessions AS branch ON branch.id BETWEEN trunk || '~' AND trunk || '~~'
     ORDER BY branch.id FOR UPDATE OF branch"""
 _FREE_BRANCHES = """
-    DELETE FROM agentloop_leases AS held USING unnest(%s::text[]) AS trunk
+    DELETE FROM agentloop_leases AS held USING pg_catalog.unnest(%s::text[]) AS trunk
     WHERE held.session_id BETWEEN trunk || '~' AND trunk || '~~'"""
 """No name of a branch holds a `~`, and what it may hold stands before that."""
 
@@ -339,11 +341,12 @@ _LIVE = f"""
 _TAKE = f"""
     INSERT INTO agentloop_leases AS held (session_id, {LEASE_COLUMNS}, until)
     VALUES (%(id)s::text, %(holder)s::bytea, %(place)s::bytea, %(pid)s::int8, %(started)s::bytea,
-        %(since)s::float8, clock_timestamp() + make_interval(secs => %(seconds)s::float8))
+        %(since)s::float8,
+        pg_catalog.clock_timestamp() + pg_catalog.make_interval(secs => %(seconds)s::float8))
     ON CONFLICT (session_id) DO UPDATE
     SET holder = excluded.holder, place = excluded.place, pid = excluded.pid, started = excluded.started,
         since = excluded.since,
-        until = clock_timestamp() + make_interval(secs => %(seconds)s::float8)
+        until = pg_catalog.clock_timestamp() + pg_catalog.make_interval(secs => %(seconds)s::float8)
     WHERE held.holder = excluded.holder OR held.holder = %(over)s::bytea OR NOT ({LIVES})
     RETURNING {LEASE_COLUMNS}"""
 """Who holds it stays where `stores.base.stays_with` says so: the condition is its negation."""
