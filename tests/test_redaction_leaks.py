@@ -73,6 +73,20 @@ def test_a_tool_that_gives_a_dict_and_nested_json_tell_nothing() -> None:
     assert told.count("[redacted: GitHub token]") >= 4
 
 
+@pytest.mark.whole
+@pytest.mark.parametrize("depth", [90, 300, 500, 700, 960, 100_000])
+def test_arguments_nested_however_deep_end_no_run_and_tell_nothing(depth: int) -> None:
+    def look(text: Any) -> str:
+        """Look."""
+        return "seen"
+
+    arguments = f'{{"text": {"[" * depth}"{GITHUB}"{"]" * depth}}}'
+    model = ScriptedModel([[ToolCall(id="c", name="look", arguments=arguments)], "done"], window="512k")
+    with SyncRunner(Agent(model, tools=[look]), transcripts=None, redact=Secrets()) as runner:
+        assert runner.run("look", session_id="s").output == "done"
+        assert GITHUB not in repr(runner.events("s"))
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -275,9 +275,12 @@ def _json_text(text: str, redact: Redact, *, provided: bool = False) -> str:
         value = json.loads(text, object_pairs_hook=noted)
     except (ValueError, RecursionError):
         return redact(text)
-    clean = _inside(value, redact, provided=provided)
-    if clean is not value or (twice and "\\" in text):
-        text = json.dumps(clean, ensure_ascii=False)
+    try:
+        clean = _inside(value, redact, provided=provided)
+        if clean is not value or (twice and "\\" in text):
+            text = json.dumps(clean, ensure_ascii=False)
+    except RecursionError:  # Python's decoder goes deeper than we can follow
+        return redact(text)
     if provided:
         return text
     written = redact(text)
