@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from agentloop import StoreError
 from agentloop._plumbing.strict_json import Nesting
+from agentloop.bounds import MOST_RECORD_BYTES
 from agentloop.errors import UsageError
 from agentloop.events import Described, Unknown
 from agentloop.messages import Message
@@ -154,7 +155,7 @@ FOREIGN = {
     "trigger": "CREATE TRIGGER t AFTER INSERT ON events BEGIN DELETE FROM events; END",
     "view": "CREATE VIEW v AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x FROM n) SELECT x FROM n",
     "index": "CREATE UNIQUE INDEX i ON events (1) WHERE seq > 1",
-    "computed column": "ALTER TABLE events ADD COLUMN y AS (replace(body, 'a', 'b'))",
+    "table": "ALTER TABLE events ADD COLUMN y AS (replace(body, 'a', 'b'))",
 }
 
 
@@ -189,21 +190,75 @@ async def test_what_is_made_while_a_store_is_open_is_refused_too(tmp_path: Path,
     await store.close()
 
 
-@pytest.mark.parametrize(
-    "rule", ["PRIMARY KEY (session_id, seq) ON CONFLICT REPLACE", "CHECK (length(body) < 9)"]
-)
-async def test_a_table_with_a_rule_of_its_own_is_refused(tmp_path: Path, rule: str) -> None:
+OTHERWISE = {
+    "a rule for what stands twice": ("events", "seq))", "seq) ON CONFLICT REPLACE)"),
+    "a rule for values": ("events", "PRIMARY", "CHECK (length(body) < 9), PRIMARY"),
+    "a value made for each row": ("sessions", "id TEXT", "y DEFAULT (zeroblob(300000000)), id TEXT"),
+    "an order of its own": ("leases", "id TEXT", "id TEXT COLLATE NOCASE"),
+    "no key": ("leases", "", "CREATE TABLE leases (session_id, holder, place, pid, started, since, until)"),
+    "a virtual table": ("leases", "", "CREATE VIRTUAL TABLE leases USING fts5 (session_id, holder, until)"),
+    "an index of other words": ("words", "text,", "id, content = sessions,"),
+}
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("kind", OTHERWISE)
+async def test_a_table_that_is_made_otherwise_is_refused(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "sessions.db"
     store = SQLiteStore(path)
     await store.append("s", [added(Message.user("Hello"))], expect=0)
     await store.close()
+    name, ours, theirs = OTHERWISE[kind]
     with closing(sqlite3.connect(path)) as connection:
-        (made,) = connection.execute("SELECT sql FROM sqlite_schema WHERE name = 'events'").fetchone()
-        key = "PRIMARY KEY (session_id, seq)"
-        connection.execute("DROP TABLE events")
-        connection.execute(made.replace(key, rule if rule.startswith(key) else f"{rule}, {key}"))
-    with pytest.raises(StoreError, match=r"the rule in the table 'events' .* is not agentloop's"):
-        await store.info("s")
+        (made,) = connection.execute("SELECT sql FROM sqlite_schema WHERE name = ?", [name]).fetchone()
+        connection.execute(f"DROP TABLE {name}")
+        connection.execute(made.replace(ours, theirs) if ours else theirs)
+    for _ in range(2):
+        with pytest.raises(StoreError, match=f"the table '{name}' .* is not agentloop's"):
+            await store.info("s")
+    await store.close()
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("ending", ["-journal", "-wal", "-shm"])
+@pytest.mark.parametrize("kind", ["pipe", "link", "folder"])
+async def test_what_stands_beside_a_store_and_is_no_file_is_refused(
+    tmp_path: Path, ending: str, kind: str
+) -> None:
+    path, aim = tmp_path / "sessions.db", tmp_path / "aim"
+    store = SQLiteStore(path)
+    await store.append("s", [added(Message.user("Hello"))], expect=0)
+    await store.close()
+    aim.write_text("mine")
+    beside = Path(f"{path}{ending}")
+    match kind:
+        case "pipe":
+            os.mkfifo(beside)
+        case "link":
+            beside.symlink_to(aim)
+        case _:
+            beside.mkdir()
+    for call in (store.read("s"), store.append("s", [added(Message.user("More"))], expect=1)):
+        with pytest.raises(StoreError, match=f"{beside} is no file: move it away"):
+            await call
+    beside.rmdir() if kind == "folder" else beside.unlink()
+    assert len(await store.read("s")) == 1
+    assert aim.read_text() == "mine"
+    await store.close()
+
+
+@pytest.mark.deep
+async def test_a_record_that_would_fill_the_memory_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    store = SQLiteStore(path)
+    await store.append("s", [added(Message.user("Hello"))], expect=0)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE events SET body = zeroblob(?)", [MOST_RECORD_BYTES + 1])
+        connection.commit()
+    for call in (("show", "s"), ("check", "s"), ("search", "hello", "--all"), ("export", "s")):
+        done = agentloop("sessions", *call, "--store", f"sqlite:///{path}", cwd=tmp_path)
+        assert "a record holds more than 200 MB" in done.out + done.err
+        assert done.status == 1
     await store.close()
 
 

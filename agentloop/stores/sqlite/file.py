@@ -12,36 +12,28 @@ looked at and made. What is said of it names the path as it was given.
 
 import os
 import sqlite3
+import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
 from agentloop._plumbing.private_files import make_private_folder, new_private_file, refused
+from agentloop.bounds import MOST_RECORD_BYTES
 from agentloop.errors import ConflictError, DamagedError, StoreError
 from agentloop.stores.sqlite.schema import APPLICATION_ID, MIGRATIONS, SCHEMA_VERSION, TABLES
 
 _WRITE = "BEGIN IMMEDIATE"
 _STEPS = 10_000
 """So many steps of a statement are about a millisecond."""
-_OURS = tuple(sorted(TABLES[-1]))
-_INDEXES = tuple(
-    each for step in MIGRATIONS for each in step if each.startswith(("CREATE IND", "CREATE UNI"))
-)
-_RULES = ("CHECK", "COLLATE", "CONFLICT", "REFERENCES", "UNIQUE")
-"""The words without which no table has a rule of its own; ours have none."""
-_FOREIGN = f"""
-    SELECT type, name FROM sqlite_schema WHERE type IN ('trigger', 'view')
-    UNION ALL SELECT type, name FROM sqlite_schema
-    WHERE type = 'index' AND tbl_name IN {_OURS} AND sql NOT IN {_INDEXES}
-    UNION ALL SELECT 'rule in the table', name FROM sqlite_schema
-    WHERE type = 'table' AND name IN {(*_OURS, "words")}
-    AND ({" OR ".join(f"replace(sql, 'checkpoints', '') LIKE '%{word}%'" for word in _RULES)})
-    UNION ALL SELECT 'computed column', x.name FROM sqlite_schema s, pragma_table_xinfo(s.name) x
-    WHERE s.name IN {_OURS} AND x.hidden IN (2, 3) AND NOT (
-        s.name = 'sessions' AND x.name = 'expires'
-        AND instr(s.sql, 'expires REAL AS (updated + ttl_seconds) VIRTUAL'))"""
+_SCHEMA = f"""
+    SELECT type, name, replace(replace(sql, ' ', ''), char(10), '') FROM sqlite_schema
+    WHERE type IN ('trigger', 'view') OR (sql IS NOT NULL AND tbl_name IN {(*sorted(TABLES[-1]), "words")})"""
+_BESIDE = ("-journal", "-wal", "-shm")
+"""What SQLite opens beside a file, and waits for a writer where that is a pipe."""
 MOST_CHECKED_BYTES = 16 * 1024 * 1024
 """A file up to this size is checked whole when it is opened: 0.4 ms a MB, with short records up to 2."""
 MOST_CHECKED_TO_WRITE_BYTES = 1024 * 1024 * 1024
@@ -198,6 +190,7 @@ class SQLiteFile:
             database, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
         )
         connection.text_factory = _text
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_RECORD_BYTES)
         connection.set_progress_handler(lambda: self._only_reads and self.is_given_up(), _STEPS)
         self._connection = connection
         self._identity = _identity(self.path)
@@ -265,13 +258,23 @@ def _refuse_foreign(connection: sqlite3.Connection, path: Path) -> None:
     """What would do something of its own whenever a record is read or written is none of ours.
 
     Raises:
-        StoreError: there is such a trigger, view, index, rule or computed column; nothing was changed.
+        StoreError: there is such a trigger, view or index, or a table made otherwise; nothing was changed.
     """
-    for kind, name in connection.execute(_FOREIGN):
-        raise StoreError(
-            f"{path}: the {kind} {name!r} in this database is not agentloop's, and could change or hide "
-            "records: remove it, or use a copy that is in order"
-        )
+    for kind, name, made in connection.execute(_SCHEMA):
+        if made != _schema_of_ours().get((kind, name)):
+            raise StoreError(
+                f"{path}: the {kind} {name!r} in this database is not agentloop's, and could change or hide "
+                "records: remove it, or use a copy that is in order"
+            )
+
+
+@cache
+def _schema_of_ours() -> Mapping[tuple[str, str], str]:
+    """How all that the steps make was made, without the space between its words."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        for statement in chain.from_iterable(MIGRATIONS):
+            connection.execute(statement)
+        return {(kind, name): made for kind, name, made in connection.execute(_SCHEMA)}
 
 
 def _version(connection: sqlite3.Connection, path: Path) -> int:
@@ -383,7 +386,7 @@ def _made(path: Path) -> Path:
     """The file itself, made where it is missing: its owner's alone, as SQLite makes its companions then.
 
     Raises:
-        StoreError: something else stands there, or its log is all that is left of it.
+        StoreError: something else stands there or beside it, or its log is all that is left of it.
         OSError: it cannot be made.
     """
     target = _target_of(path)
@@ -394,6 +397,10 @@ def _made(path: Path) -> Path:
             os.close(new_private_file(target))
     if target.exists() and not target.is_file():
         raise StoreError(f"{path}: this is no file: name the database file to use")
+    for each in (target.with_name(f"{target.name}{ending}") for ending in _BESIDE):
+        with suppress(FileNotFoundError):
+            if not stat.S_ISREG(each.lstat().st_mode):
+                raise StoreError(f"{path}: {each} is no file: move it away")
     return target
 
 
@@ -436,7 +443,7 @@ _ADVICE = {
     sqlite3.SQLITE_CANTOPEN: "the database cannot be opened: check the rights of the file and its folder",
     sqlite3.SQLITE_PERM: "no permission: change the rights or choose another store",
     sqlite3.SQLITE_IOERR: "the disc failed to read or write: check it and try again",
-    sqlite3.SQLITE_TOOBIG: "a record is larger than SQLite takes: make it smaller",
+    sqlite3.SQLITE_TOOBIG: f"a record holds more than {MOST_RECORD_BYTES // 1_000_000} MB: make it smaller",
 }
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _HINDERED = (
