@@ -518,3 +518,15 @@ def test_a_task_checks_itself() -> None:
     ):
         with pytest.raises(UsageError):
             Task(**{"id": 1, "subject": "Dig", **bad})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link"])
+async def test_what_stands_in_the_place_of_the_lock_is_neither_waited_for_nor_followed(
+    tmp_path: Path, kind: str
+) -> None:
+    place = tmp_path / "board" / ".task.lock"
+    place.parent.mkdir()
+    os.mkfifo(place) if kind == "pipe" else place.symlink_to(tmp_path / "aim")
+    with pytest.raises(StoreError, match=f"^{place}: "):
+        await TaskBoard(place.parent, owner="ada").add("Dig")
+    assert not (tmp_path / "aim").exists()

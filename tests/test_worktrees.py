@@ -398,3 +398,19 @@ def test_what_is_no_repository_is_refused(
     monkeypatch.setenv("PATH", str(empty))
     with pytest.raises(UsageError, match="git is not installed"):
         Worktrees(repo)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link"])
+def test_no_pipe_is_waited_for_and_no_link_followed(repo: Path, tmp_path: Path, kind: str) -> None:
+    trees = Worktrees(repo)
+    trees.enter("brew")
+    places = [repo / ".worktrees" / ".lock", repo / ".worktrees" / "brew" / ".git"]
+    for place in places:
+        place.unlink()
+        os.mkfifo(place) if kind == "pipe" else place.symlink_to(tmp_path / "aim")
+    with pytest.raises(RetryTool, match=f"^{places[0]}: "):
+        trees.enter("pour")
+    places[0].unlink()
+    with pytest.raises(RetryTool, match=r"^there is no worktree 'brew'"):
+        trees.merge("brew")
+    assert not (tmp_path / "aim").exists()

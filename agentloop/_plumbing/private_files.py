@@ -2,6 +2,7 @@
 
 import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import takewhile
@@ -95,6 +96,20 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def open_lock(path: Path) -> BinaryIO:
+    """The file to be locked, made where it is missing, its owner's alone; no pipe in its place is waited for.
+
+    Raises:
+        OSError: it cannot be made, or a link or what is no file stands there.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    file = os.fdopen(os.open(path, flags, 0o600), "r+b", buffering=0)
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+    return file
 
 
 def lock(file: IO[Any]) -> None:

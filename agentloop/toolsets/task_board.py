@@ -6,7 +6,6 @@ that holds them, which lets nothing come between: a folder of files, or a log of
 
 import asyncio
 import json
-import os
 import re
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -23,6 +22,7 @@ from agentloop._plumbing.files import beginning_of
 from agentloop._plumbing.private_files import (
     make_private_folder,
     new_whole_file,
+    open_lock,
     refuse_link,
     refused,
     sync_folder,
@@ -552,7 +552,7 @@ class _Folder:
         try:
             make_private_folder(self.path)
             refuse_link(self.path)
-            with open(self.path / f".{self.name}.lock", "ab", opener=_private) as file:
+            with open_lock(self.path / f".{self.name}.lock") as file:
                 if not try_lock(file):
                     return None
                 tasks = self._read()
@@ -561,7 +561,7 @@ class _Folder:
                     self._write(task)
                 return (task,)
         except OSError as error:
-            raise refused(self.path, error) from error
+            raise refused(Path(error.filename or self.path), error) from error
 
     def _read(self) -> Tasks:
         file_name, count = re.compile(rf"{re.escape(self.name)}_([1-9]\d{{0,3}})\.json"), -1
@@ -611,10 +611,6 @@ class _Folder:
             file.write(f"{json.dumps(_WRITE(task), indent=2, ensure_ascii=False)}\n".encode())
         beside.replace(self._path(task.id))
         sync_folder(self.path)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from agentloop._plumbing.checks import shown
+from agentloop._plumbing.files import beginning_of
 from agentloop._plumbing.patterns import pattern
-from agentloop._plumbing.private_files import lock, make_ignored_folder
+from agentloop._plumbing.private_files import lock, make_ignored_folder, open_lock, refused
 from agentloop._plumbing.truncate import few
 from agentloop.context import results_of
 from agentloop.errors import RetryTool, UsageError
@@ -43,7 +44,11 @@ GIT_SECONDS = 120
 MOST_NAMED = 20
 
 _NAME = pattern(r"(?!.*\.\.)(?!.*\.lock$)[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9_-])?")
+_MOST_LEADING_BYTES = 10_000
+"""A path has 4,096, and a word stands before it."""
 _MARKERS = (b"<<<<<<< ", b">>>>>>> ")
+_MOST_MERGED_BYTES = 64 * 1024 * 1024
+"""What `read_file` reads of a file: markers behind that nobody could edit away."""
 _SETTINGS = (
     r"^(user\.(name|email)|filter\..*\.(clean|smudge|process|required)|merge\..*\.driver"
     r"|branch\..*\.mergeoptions|pull\.(twohead|octopus)|gpg\.(.*\.)?(program|defaultkeycommand))$"
@@ -271,7 +276,11 @@ class Worktrees(ToolSet):
         if tree.parent.is_symlink():
             raise RetryTool(f"{tree.parent} is a link: put a folder there")
         make_ignored_folder(tree.parent)
-        with (tree.parent / ".lock").open("a") as file:
+        try:
+            file = open_lock(tree.parent / ".lock")
+        except OSError as error:
+            raise RetryTool(str(refused(tree.parent / ".lock", error))) from error
+        with file:
             lock(file)
             yield tree
 
@@ -291,9 +300,8 @@ class Worktrees(ToolSet):
     def _is_there(self, tree: Path) -> bool:
         """Whether it is a worktree of the repository; its file that leads git there may be rewritten."""
         try:
-            return not tree.is_symlink() and (tree / ".git").read_text().startswith(
-                f"gitdir: {self._kept_in}"
-            )
+            leads = beginning_of(tree / ".git", _MOST_LEADING_BYTES, follows_links=False).decode()
+            return not tree.is_symlink() and leads.startswith(f"gitdir: {self._kept_in}")
         except (OSError, ValueError):
             return False
 
@@ -381,8 +389,8 @@ def _words(done: "subprocess.CompletedProcess[str]") -> str:
 
 def _has_markers(file: Path) -> bool:
     try:
-        lines = file.read_bytes().splitlines()
-    except OSError:
+        lines = beginning_of(file, _MOST_MERGED_BYTES, follows_links=False).splitlines()
+    except (OSError, ValueError):
         return False
     return all(any(line.startswith(mark) for line in lines) for mark in _MARKERS)
 
