@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import stat
+import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -243,6 +244,17 @@ def test_a_long_list_says_how_many_more_and_how_to_go_on(root: Path) -> None:
         list_files(limit=0)
     with pytest.raises(WorkspaceError, match="offset must be at least 0, not -1"):
         list_files(offset=-1)
+
+
+def test_folders_however_deep_hide_no_file(root: Path) -> None:
+    fill(root, "beside")
+    deep = "a/" * 1_500
+    assert named(root, "write_file")(f"{deep}x", "in the deep").startswith("made ")
+    try:
+        assert named(root, "list_files")().splitlines() == [f"{deep}x", "beside"]
+        assert named(root, "search_files")("deep") == f"{deep}x:1: in the deep"
+    finally:
+        subprocess.run(["rm", "-rf", root / "a"], check=True)  # Python's own way to remove them calls itself
 
 
 def test_where_nothing_is_found_it_is_said(root: Path) -> None:
