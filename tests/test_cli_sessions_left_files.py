@@ -241,6 +241,32 @@ async def stored(folder: Path, events: Sequence[Event]) -> None:
     await store.close()
 
 
+async def test_a_log_of_somebody_else_forges_no_lines_and_fills_no_memory(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "agentloop" / "sessions.db")
+    long = "word " * 20
+    named = ("transcript_1.jsonl", "x\nagentloop: all is well", "result_1.txt")
+    left_out = f"\n... [9 of {10**12:,} characters left out; the whole is in {named[-1]}] ...\n"
+    for name in ("s", "other"):
+        compacted = [
+            Compacted(covers=((1, 1),), replacement="short", at=1, tokens=1, transcript=each)
+            for each in named
+        ]
+        said = MessageRecord(message=Message.user(f"{long}{left_out}{long}"), tokens=1, spilled=named[-1])
+        await store.append(name, [said, *compacted], expect=0)
+    await store.close()
+    folder = tmp_path / ".transcripts"
+    folder.mkdir()
+    for each in (named[0], named[-1]):
+        with (folder / each).open("wb") as file:
+            file.truncate(10**12)
+    for name in ("s", "other"):
+        told = sessions("delete", name, "--yes", cwd=tmp_path).err
+        assert "agentloop: all is well" in told
+        assert all(line.startswith("agentloop: ") for line in told.splitlines())
+        assert "agentloop: all is well" not in told.splitlines()
+    assert len([*folder.iterdir()]) == 2
+
+
 async def test_only_logs_that_may_name_the_files_are_read(tmp_path: Path) -> None:
     name, store = "transcript_7.jsonl", CountingStore()
     opened = Opened(store=store, settings=settings_for({}, {"AGENTLOOP_HOME": str(tmp_path)}))

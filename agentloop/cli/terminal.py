@@ -157,8 +157,8 @@ def show(console: Console, text: str, style: str = "") -> None:
 
 
 def say(console: Console, text: str, style: str = "") -> None:
-    """One line, under the program's name."""
-    show(console, f"{PROGRAM}: {text}", style)
+    """One line, under the program's name: what a file or a server calls itself begins none of its own."""
+    show(console, f"{PROGRAM}: {' '.join(text.splitlines())}", style)
 
 
 def warn(console: Console, *lines: str | None) -> None:

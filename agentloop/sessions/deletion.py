@@ -7,7 +7,7 @@ still there.
 
 import json
 import math
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
@@ -15,6 +15,7 @@ from pathlib import Path, PurePath
 from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.private_files import refuse_link, refused
 from agentloop._plumbing.truncate import few
+from agentloop.bounds import MOST_RECORD_BYTES
 from agentloop.errors import SessionBusyError, StoreError
 from agentloop.events import Compacted, Event, MessageRecord, NotCompacted
 from agentloop.messages import Message
@@ -22,7 +23,7 @@ from agentloop.prompts import COMPRESSED, SPILLED, ends_of
 from agentloop.redaction import Redact, redacted
 from agentloop.sessions.lease import Leases
 from agentloop.sessions.pages import Tell, read_good_pages, say_nothing
-from agentloop.sessions.transcripts import files_in, load
+from agentloop.sessions.transcripts import files_in, records_in
 from agentloop.stores.base import SessionInfo, SessionStore
 
 _BEFORE_NAMES = tuple(text.partition("{")[0] for text in (SPILLED, COMPRESSED))
@@ -212,11 +213,14 @@ class Deletion:
         is_own = _holds_whole(path, result) if result else self._was_said_in(path, said.messages)
         return None if is_own else f"in {self.transcripts} is not known to be this session's: it stays"
 
-    def _was_said_in(self, path: Path, said: Collection[int]) -> bool:
+    def _was_said_in(self, path: Path, said: Set[int]) -> bool:
         """Whether all of the transcript can be read, and was said in the session."""
-        transcript = load(path)
-        hashes = set(self._hashes(transcript.messages))
-        return bool(hashes) and not transcript.damaged and hashes.issubset(said)
+        is_empty = True
+        for message in records_in(path):
+            if message is None or not set(self._hashes([message])) <= said:
+                return False
+            is_empty = False
+        return not is_empty
 
     async def _said(self, info: SessionInfo) -> _Said:
         said = _Said()
@@ -272,7 +276,8 @@ def _holds_whole(path: Path, result: MessageRecord) -> bool:
     A log may come from somebody else: a letter or two prove nothing.
     """
     begins, ends, total = ends_of(result.message.text, result.spilled or "")
-    if len(begins) + len(ends) < _LEAST_SHOWN or path.stat().st_size > total * _MOST_BYTES:
+    most_bytes = min(total * _MOST_BYTES, MOST_RECORD_BYTES)
+    if len(begins) + len(ends) < _LEAST_SHOWN or path.stat().st_size > most_bytes:
         return False
     whole = path.read_bytes().decode("utf-8", "replace")
     return len(whole) == total and whole.startswith(begins) and whole.endswith(ends)

@@ -17,6 +17,7 @@ import os
 import stat
 import time
 import uuid
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from agentloop._plumbing.private_files import (
     sync_folder,
     try_lock,
 )
+from agentloop.bounds import MOST_RECORD_BYTES
 from agentloop.errors import StoreError
 from agentloop.messages import Message
 
@@ -125,11 +127,7 @@ def load(path: Path) -> Loaded:
     Raises:
         StoreError: the file itself cannot be read.
     """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise refused(path, error) from error
-    found = [_record(line) for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n") if line.strip()]
+    found = list(records_in(path))
     messages = tuple(record for record in found if record is not None)
     damaged = len(found) - len(messages)
     some = "1 damaged line was" if damaged == 1 else f"{damaged} damaged lines were"
@@ -138,6 +136,23 @@ def load(path: Path) -> Loaded:
         damaged=damaged,
         warning=f"{path}: {some} passed over, {len(messages)} read" if damaged else None,
     )
+
+
+def records_in(path: Path) -> Iterator[Message | None]:
+    """The messages of a transcript, read as they are asked for; None for a line that cannot be read.
+
+    Raises:
+        StoreError: the file itself cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            mark = file.read(len(BOM_UTF8))
+            file.seek(len(mark) if mark == BOM_UTF8 else 0)
+            while line := file.readline(MOST_RECORD_BYTES):
+                if line.strip():
+                    yield _record(line)
+    except OSError as error:
+        raise refused(path, error) from error
 
 
 def _line(message: Message) -> str:

@@ -8,6 +8,7 @@ import hashlib
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Literal, Protocol, TypeAlias, get_args
 
 from agentloop._plumbing.callables import name_of
 from agentloop._plumbing.checks import called, fraction, is_kept_whole, shown, whole, whole_or_none
+from agentloop._plumbing.files import beginning_of
 from agentloop._plumbing.private_files import refused
 from agentloop._plumbing.truncate import ends, last_lines
 from agentloop.context import (
@@ -254,8 +256,9 @@ def _kept(folder: Path, seq: int, text: str) -> Path:
     name = f"{seq}_{hashlib.sha256(data).hexdigest()[:12]}"
     there = folder / f"result_{name}.txt"
     try:
-        if not there.is_symlink() and there.is_file() and there.read_bytes() == data:
-            return there
+        with suppress(OSError, ValueError):  # it is not there, or no file
+            if beginning_of(there, len(data) + 1, follows_links=False) == data:
+                return there
         return spill(folder, name, text)
     except OSError as error:
         raise refused(folder, error) from error
