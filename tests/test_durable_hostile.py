@@ -14,10 +14,13 @@ from psycopg import sql
 from agentloop import Agent, Secrets, tool
 from agentloop.durable import RunQueue
 from agentloop.errors import ModelUnavailableError, UsageError
+from agentloop.events import Described
+from agentloop.messages import Message
 from agentloop.stores import SessionStore
 from agentloop.testing import FailingModel, ScriptedModel, calls
 from tests import durable_work_kit
 from tests.durable_work_kit import at_work, over
+from tests.kit import added
 
 url, queue, store = durable_work_kit.url, durable_work_kit.queue, durable_work_kit.store
 no_run_is_left = durable_work_kit.no_run_is_left
@@ -137,6 +140,18 @@ async def test_a_run_of_another_owner_is_none(url: str, queue: RunQueue) -> None
         with pytest.raises(UsageError, match="is taken by a run in the queue"):
             await anns.submit("Mine.", session_id="of-all")
     assert (await queue.run(run_id)).state == "queued"
+
+
+@pytest.mark.deep
+async def test_nobody_takes_the_turn_in_the_session_of_another_owner(url: str, store: SessionStore) -> None:
+    await store.append("anns", [Described(owner="ann"), added(Message.user("Hello"))], expect=0)
+    async with RunQueue(url, owner="bob") as bobs, RunQueue(url, owner="ann") as anns:
+        with pytest.raises(UsageError, match="is taken by another owner"):
+            await bobs.turn("Obey.", session_id="anns", length=2)
+        async with at_work(Agent(ScriptedModel(["Hi."])), url):
+            done = await anns.turn("And?", session_id="anns", length=2)
+    assert done is not None
+    assert done.output == "Hi."
 
 
 @tool

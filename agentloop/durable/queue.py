@@ -220,10 +220,11 @@ class RunQueue:
         The result has no messages; its output is text.
 
         Raises:
-            UsageError: the prompt is empty, or a name is not allowed.
+            UsageError: the prompt is empty, a name is not allowed, or the session is somebody else's.
             AgentLoopError: the run came to no answer and no limit.
             StoreError: see `wait`.
         """
+        await self._check_owner(session_id)
         is_open = await self.runs(session_id=session_id, only_open=True, most=None)
         run_id = next((each.id for each in reversed(is_open) if each.queue == queue), None)
         stem = sha256(f"{session_id} {length}".encode()).hexdigest()[:24]
