@@ -41,7 +41,7 @@ MOST_IMPORT_BYTES = 200_000_000
 """A file that is imported: 50 million tokens, ten times a session of 10,000 messages with long results."""
 
 MOST_RECORD_BYTES = MOST_IMPORT_BYTES
-"""One record of a SQLite file, or the checkpoint of a log: reading it takes up to four times its bytes."""
+"""One record of a database, or the checkpoint of a log: reading it takes up to four times its bytes."""
 
 MOST_IMPORT_VALUES = 4_000_000
 """Lists, objects and what stands in them, in such a file: a record has about eight. Each takes up to 100

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from agentloop.bounds import MOST_RECORD_BYTES
 from agentloop.errors import ConflictError, DamagedError, StoreError
 from agentloop.stores import PostgresStore
 from agentloop.stores.base import Checkpoint, Lease
@@ -72,6 +73,19 @@ async def test_a_damaged_record_names_its_place(database: str, store: PostgresSt
         await other.execute("UPDATE agentloop_events SET body = left(body, 40) WHERE seq = 2")
     with pytest.raises(DamagedError, match=r"^PostgreSQL .*: session 's', record 2: damaged record: [^\n]+$"):
         await store.read("s")
+    assert [found.record.seq for found in await store.search("one")] == [1]
+
+
+@pytest.mark.deep
+async def test_a_record_that_would_fill_the_memory_is_not_read(database: str, store: PostgresStore) -> None:
+    await store.append("s", [said("one"), said("two")], expect=0)
+    async with other_program(database) as other:
+        longer = f"UPDATE agentloop_events SET body = repeat('x', {MOST_RECORD_BYTES + 1}) WHERE seq = 2"
+        await other.execute(longer.encode())
+    with pytest.raises(DamagedError, match="session 's', record 2: a record holds more than 200 MB"):
+        await store.read("s")
+    (fault,) = await store.check()
+    assert "record 2: a record holds more than 200 MB" in fault
     assert [found.record.seq for found in await store.search("one")] == [1]
 
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from agentloop._plumbing.checks import shown
 from agentloop._plumbing.strict_json import joined
+from agentloop.bounds import MOST_RECORD_BYTES
 from agentloop.codec import decode
 from agentloop.errors import DamagedError, UsageError
 from agentloop.events import Described, Event, Record
@@ -234,12 +235,15 @@ def _as_text(text: Any) -> Any:
     raise TypeError("a text is none")
 
 
-def record_of(label: str, session_id: str, seq: int, body: str) -> Record:
+def record_of(label: str, session_id: str, seq: int, body: str | None) -> Record:
     """The record of that text; `label` is how the store is called, empty where the caller's caller says it.
 
     Raises:
-        DamagedError: it is damaged; the text names its place.
+        DamagedError: it is damaged, or None, which stands for a longer text than is read; with its place.
     """
+    if body is None:
+        most = f"more than {MOST_RECORD_BYTES // 1_000_000} MB"
+        raise DamagedError(f"{place_of(label, session_id, seq)}: a record holds {most}: make it smaller")
     try:
         return Record(seq=seq, event=decode(body))
     except DamagedError as error:

@@ -20,6 +20,7 @@ from urllib.parse import quote
 
 from psycopg import AsyncConnection
 
+from agentloop.bounds import MOST_RECORD_BYTES
 from agentloop.errors import StoreError
 
 Values: TypeAlias = Mapping[str, Any] | Sequence[Any]
@@ -34,6 +35,9 @@ async def one_row(connection: AsyncConnection, statement: str, values: Values) -
     """Its first row; None where there is none."""
     return await (await connection.execute(statement, values, binary=True)).fetchone()
 
+
+BODY = f"CASE WHEN pg_catalog.octet_length(body) <= {MOST_RECORD_BYTES} THEN body END"
+"""A record's text as it is read: none where that would fill the memory. The length is known without it."""
 
 _LOCK = 0x61676C70
 """`aglp`: who makes or changes the tables of a database holds this advisory lock."""

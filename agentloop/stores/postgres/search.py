@@ -22,6 +22,7 @@ from agentloop._plumbing.aio import in_thread
 from agentloop.stores.base import Found, SessionScope
 from agentloop.stores.lines import if_whole, record_of, to_bytes
 from agentloop.stores.postgres.connection import Link
+from agentloop.stores.postgres.schema import BODY
 from agentloop.stores.words import Query, found_among, words_in
 
 MOST_PLACES_OF_A_WORD = 255
@@ -51,7 +52,7 @@ _HOLD = "SELECT length FROM agentloop_sessions WHERE id = %s::text FOR KEY SHARE
 _BEGIN = "INSERT INTO agentloop_indexed VALUES (%s::text, 0) ON CONFLICT DO NOTHING"
 _INDEXED = "SELECT seq FROM agentloop_indexed WHERE session_id = %s::text FOR UPDATE"
 _NEW = f"""
-    SELECT seq, body, upto FROM (
+    SELECT seq, {BODY}, upto FROM (
         SELECT seq, body, pg_catalog.sum(pg_catalog.octet_length(body)) OVER (ORDER BY seq) AS upto,
             pg_catalog.octet_length(body) AS size
         FROM agentloop_events
@@ -82,7 +83,7 @@ _FOUND = f"""
         GROUP BY session_id, seq
         HAVING pg_catalog.count(DISTINCT phrase) = pg_catalog.cardinality(%(each)s::text[]))
     SELECT session_id, seq, (
-        SELECT body FROM agentloop_events AS said
+        SELECT {BODY} FROM agentloop_events AS said
         WHERE said.session_id = found.session_id AND said.seq = found.seq)
     FROM (
         SELECT place.session_id, place.seq

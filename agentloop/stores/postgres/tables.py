@@ -45,7 +45,7 @@ from agentloop.stores.lines import (
     whole_line,
 )
 from agentloop.stores.postgres.connection import Link
-from agentloop.stores.postgres.schema import BESIDE, all_rows, one_row
+from agentloop.stores.postgres.schema import BESIDE, BODY, all_rows, one_row
 
 _TRIES = 5
 _EVENTS = """
@@ -74,12 +74,13 @@ _THERE = """
     SELECT coalesce((SELECT pg_catalog.max(seq) FROM agentloop_events WHERE session_id = %(id)s::text), 0),
         array(SELECT body FROM agentloop_events WHERE session_id = %(id)s::text
             AND seq > %(expect)s::int8 AND seq <= %(expect)s::int8 + %(added)s::int8 ORDER BY seq)"""
-_READ = """
+_READ = f"""
     SELECT line.length, said.seq, said.body
     FROM (SELECT coalesce((
         SELECT length FROM agentloop_sessions WHERE id = %(id)s::text), 0)) AS line (length)
     LEFT JOIN LATERAL (
-        SELECT seq, body FROM agentloop_events WHERE session_id = %(id)s::text AND seq > %(after)s::int8
+        SELECT seq, {BODY} AS body FROM agentloop_events
+        WHERE session_id = %(id)s::text AND seq > %(after)s::int8
         ORDER BY seq LIMIT %(most)s::int8) AS said ON true"""
 """The length that the line says comes with each record, and alone where there is none: both of one moment."""
 
@@ -155,7 +156,7 @@ async def read(
     values = {"id": session_id, "after": Int8(after), "most": None if most is None else Int8(most)}
     rows = await all_rows(connection, _READ, values)
     # Sorted here, where they come in order as good as always: the server would sort all bodies to be sure.
-    there = sorted((seq, body) for _, seq, body in rows if seq is not None)
+    there = sorted(((seq, body) for _, seq, body in rows if seq is not None), key=lambda row: row[0])
     check_gapless("", session_id, [seq for seq, _ in there], after=after, most=most, length=rows[0][0])
     return there
 
@@ -183,7 +184,7 @@ _LIST = list_statements(
     "pg_catalog.sha256(owner) = pg_catalog.sha256(%(owner)s::bytea) AND owner = %(owner)s::bytea",
 )
 _INFO = f"{_LINES} WHERE id = %s::text"
-_LOG = "SELECT seq, body FROM agentloop_events WHERE session_id = %s::text ORDER BY seq"
+_LOG = f"SELECT seq, {BODY} FROM agentloop_events WHERE session_id = %s::text ORDER BY seq"
 _HOLD = "SELECT FROM agentloop_sessions WHERE id = %s::text FOR UPDATE"
 _EXPIRED = f"""{_LINES}
     WHERE expires <= coalesce(%(now)s::float8, extract(epoch FROM pg_catalog.clock_timestamp()))
@@ -388,7 +389,7 @@ _NAMES = """
     SELECT id FROM agentloop_sessions
     UNION SELECT session_id FROM agentloop_events ORDER BY 1"""
 _PAGE = f"""
-    SELECT seq, body FROM agentloop_events WHERE session_id = %s::text AND seq > %s::int8
+    SELECT seq, {BODY} FROM agentloop_events WHERE session_id = %s::text AND seq > %s::int8
     ORDER BY seq LIMIT {ROWS_AT_ONCE}"""
 
 
