@@ -197,7 +197,6 @@ OTHERWISE = {
     "an order of its own": ("leases", "id TEXT", "id TEXT COLLATE NOCASE"),
     "no key": ("leases", "", "CREATE TABLE leases (session_id, holder, place, pid, started, since, until)"),
     "a virtual table": ("leases", "", "CREATE VIRTUAL TABLE leases USING fts5 (session_id, holder, until)"),
-    "an index of other words": ("words", "text,", "id, content = sessions,"),
 }
 
 
