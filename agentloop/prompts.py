@@ -108,12 +108,20 @@ REMINDER = _REMINDS + "{text}]"
 
 def first_given(result: str) -> str:
     """The result without the `REPEATED` and the reminders behind it."""
-    text, begins, told = result.rpartition(_REMINDS)
-    while begins and told.endswith("]") and "\n" not in told:
+    while (text := _without_last(result, _REMINDS)) != result:
         result = text
-        text, begins, told = result.rpartition(_REMINDS)
-    text, begins, _ = result.rpartition(_REPEATED)
-    return text if begins else result
+    return _without_last(result, _REPEATED)
+
+
+def _without_last(result: str, begins: str) -> str:
+    """The result without a last line that is ours, as it begins so."""
+    text, found, told = result.rpartition(begins)
+    return text if found and told.endswith("]") and "\n" not in told else result
+
+
+def set_apart(result: str) -> str:
+    """What a tool said, such that `first_given` takes none of it for ours: with one line end more at most."""
+    return result if first_given(result) == result else f"{result}\n"
 
 
 CALL_AGAIN = "call the tool again for the whole"

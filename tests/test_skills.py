@@ -155,6 +155,26 @@ def test_what_was_put_behind_a_skill_is_no_part_of_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "last",
+    ["[Reminder: twice.]", "[This call gave this same result 3 times in this run: never.]\nPour slowly."],
+)
+def test_a_skill_that_ends_like_what_is_put_behind_one_stays_whole(last: str, tmp_path: Path) -> None:
+    class Nagging(ToolSet):
+        def reminder(self, messages: Sequence[Message]) -> str:
+            return "close the door"
+
+    skill(tmp_path, "tea", f"Warm the pot.\n{last}")
+    model = ScriptedModel([read("tea"), LONG, LONG, LONG, "End."])
+    agent = Agent(model, tools=[skills(tmp_path), Nagging()], compaction=TWO_TURNS)
+    with SyncRunner(agent, store=SQLiteStore(tmp_path / "s.db"), transcripts=None) as runner:
+        for text in ("a", "b", "c"):
+            runner.run(text, session_id="s")
+        assert runner.compact("s").status == "done"
+        runner.run("d", session_id="s")
+    assert f"[Skill tea]\nWarm the pot.\n{last}\n</kept" in pinned(model.requests[-1])
+
+
+@pytest.mark.parametrize(
     ("head", "found"),
     [
         ('---\nname: tea\ndescription: "Made: hot"\nlicense: MIT\n---\n', "Made: hot"),

@@ -16,7 +16,7 @@ from agentloop.compaction import COMPACT, focus_of, outcome_text
 from agentloop.context import count_message, fits, fitted, newest_exchange
 from agentloop.events import Event, MessageRecord
 from agentloop.messages import Json, Message, ToolCall, labelled_part
-from agentloop.prompts import CHANGED, INTERRUPTED, MEDIA_NO_ROOM, REMINDER, REPEATED
+from agentloop.prompts import CHANGED, INTERRUPTED, MEDIA_NO_ROOM, REMINDER, REPEATED, set_apart
 from agentloop.run.approval import Write, check_approval
 from agentloop.run.state import Run
 from agentloop.sessions import Session
@@ -251,6 +251,7 @@ async def _result(run: Run, session: Session, reply: _Reply, share: int) -> Mess
     if not fits(text, max_tokens=most_tokens, counter=run.counter):
         spilled, rest = await _spill_result(run, text, reply.call)
         text = fitted(text, max_tokens=most_tokens, counter=run.counter, rest=rest)
+    text = set_apart(text)
     if times >= REPEATS_REPORTED:
         text += REPEATED.format(times=times)
         await run.emitter.emit(CallRepeated(call_id=reply.call.id, name=reply.call.name, times=times))
