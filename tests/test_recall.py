@@ -18,6 +18,7 @@ from agentloop.durable.orders import Order
 from agentloop.durable.workflow import Workflow
 from agentloop.errors import ToolDefinitionError, UsageError
 from agentloop.events import Compacted, Described, Event, ModelCalled
+from agentloop.prompts import RECALLED
 from agentloop.run import Limits
 from agentloop.runner import config_of
 from agentloop.stores import InMemoryStore, SessionStore, SQLiteStore
@@ -226,6 +227,16 @@ async def test_its_own_answers_are_not_quoted() -> None:
     length = len(await store.read("s"))
     await store.append("s", [*asked, covering(length, length + 2), *said("And now?")], expect=length)
     assert await ask(store, "gate code") == answer
+
+
+@pytest.mark.parametrize("name", RECALL_TOOLS)
+async def test_a_result_that_begins_as_its_answers_do_is_found(name: str) -> None:
+    store = InMemoryStore()
+    call = Message.assistant(None, [ToolCall(id="c1", name="read", arguments="{}")])
+    result = Message.tool("c1", f"{RECALLED}\n[position 1, user] {FACT}")
+    await kept(store, *said("Read it."), added(call), added(result), covering(2, 5), *said("What else?"))
+    session_id = "s" if name == "recall" else "other"
+    assert "result] [From earlier" in await ask(store, "warehouse", name=name, session_id=session_id)
 
 
 @pytest.mark.deep

@@ -36,6 +36,10 @@ MOST_SESSIONS = 200
 MOST_WORDS = 6
 """So many words, the longest, are looked for one by one where nothing holds all of them."""
 
+MOST_BEFORE_RESULT = 200
+"""So many records before a result its call is looked for."""
+
+_HEADINGS = (RECALLED, FOUND_IN_SESSIONS, FOUND_SOME_WORDS, NOTHING_FOUND)
 _POSITION = pattern(r"\s*(?:at )?(?:position )?#?(\d{1,9})\s*", re.IGNORECASE)
 
 
@@ -100,14 +104,15 @@ class _Recall:
         gone = rewound(own.compactions)
         most = FIRST_LOOK + len(own.visible) + own.compaction_count
 
-        def is_hidden(found: Found) -> bool:
+        async def is_hidden(found: Found) -> bool:
             seq, event = found.record.seq, found.record.event
             is_main = isinstance(event, MessageRecord) and event.branch is None
-            return is_main and seq not in in_sight and not holds(gone, seq) and not _is_of_recall(found)
+            may_be = is_main and seq not in in_sight and not holds(gone, seq)
+            return may_be and not await self._is_of_recall(found)
 
         async def look(words: str) -> Sequence[Found]:
             found = await self._search(words, most, session_id=context.session_id)
-            return list(filter(is_hidden, found))[:MOST_QUOTES]
+            return [each for each in found if await is_hidden(each)][:MOST_QUOTES]
 
         found, heading = await _find(query, look)
         places = [f"[position {each.record.seq}, {_who(each)}]" for each in found]
@@ -138,7 +143,7 @@ class _Recall:
 
         async def may_be_seen(found: Found) -> bool:
             name = found.session_id
-            if name == here or trunk_of(name) or _is_of_recall(found):
+            if name == here or trunk_of(name) or await self._is_of_recall(found):
                 return False
             if name not in taken_back:
                 line = await self.store.info(name)
@@ -167,6 +172,26 @@ class _Recall:
         found, heading = await _find(query, look)
         places = [f"[session {each.session_id}, position {each.record.seq}, {_who(each)}]" for each in found]
         return await self._answer(heading or FOUND_IN_SESSIONS, query, found, places, context)
+
+    async def _is_of_recall(self, found: Found) -> bool:
+        """Whether it is a call of recall alone, or its answer, which quotes what is found by itself."""
+        if not isinstance(found.record.event, MessageRecord):
+            return True
+        message = _message(found)
+        if message.role == "tool":
+            return message.text.startswith(_HEADINGS) and await self._asked(found) in RECALL_TOOLS
+        called = {call.name for call in message.tool_calls}
+        return bool(called) and called <= set(RECALL_TOOLS) and not message.text.strip()
+
+    async def _asked(self, found: Found) -> str:
+        """The tool whose result it is, by the newest call of that id before it; nothing where that is far."""
+        seq, call_id = found.record.seq, _message(found).tool_call_id
+        first = max(0, seq - 1 - MOST_BEFORE_RESULT)
+        records = await self.store.read(found.session_id, after=first, most=MOST_BEFORE_RESULT)
+        events = (record.event for record in reversed(records) if record.seq < seq)
+        said = (event.message for event in events if isinstance(event, MessageRecord))
+        calls = (call.name for message in said for call in message.tool_calls if call.id == call_id)
+        return next(calls, "")
 
     async def _search(
         self, text: str, most: int, *, session_id: str | None = None, owner: str | None = None
@@ -241,17 +266,6 @@ async def _find(query: str, look: _Look) -> tuple[Sequence[Found], str]:
 def _who(found: Found) -> str:
     message = _message(found)
     return "result" if message.role == "tool" else message.role
-
-
-def _is_of_recall(found: Found) -> bool:
-    """Whether it is a call of recall alone, or its answer, which quotes what is found by itself."""
-    if not isinstance(found.record.event, MessageRecord):
-        return True
-    message = _message(found)
-    if message.role == "tool":
-        return message.text.startswith((RECALLED, FOUND_IN_SESSIONS, FOUND_SOME_WORDS, NOTHING_FOUND))
-    called = {call.name for call in message.tool_calls}
-    return bool(called) and called <= set(RECALL_TOOLS) and not message.text.strip()
 
 
 def _message(found: Found) -> Message:
