@@ -6,6 +6,7 @@ nothing along.
 """
 
 import asyncio
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from agentloop.prompts import (
     TEAM_INSTRUCTIONS,
     TEAM_SENT,
     TEAM_TASK,
+    first_given,
 )
 from agentloop.redaction import Redact, Redaction, checked_redaction
 from agentloop.results import RunResult
@@ -61,6 +63,7 @@ MOST_INBOX_CHARS = 20_000
 NOTED_CHARS = 200
 _SOURCE = "agentloop.team"
 _READ = pattern(r"\[Inbox up to ([0-9]{1,15})\]")
+_NOTED = pattern(r"(?:^\[Reminder:|;) message ([0-9]{1,15}) from ", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +158,8 @@ def _inbox(letters: Sequence[Letter]) -> str:
 
 
 def _letter_text(letter: Letter) -> str:
-    return f"[{_head(letter)}] {letter.text}".rstrip()
+    """The letter below its head; no other line of it begins where heads do."""
+    return "\n  ".join(f"[{_head(letter)}] {letter.text}".splitlines()).rstrip()
 
 
 def _head(letter: Letter) -> str:
@@ -235,9 +239,11 @@ class _Inbox(ToolSet):
     async def notice(self, context: RunContext[Any]) -> str:
         """What is unread and was not told of in what is in sight."""
         seen = (each.message for each in await context.said() if each.in_sight)
-        told = "\n".join(message.text for message in seen if message.role == "tool")
-        new = [each for each in await self.unread() if f"message {each.id} from {each.sender}" not in told]
-        texts = (beginning(context.redact(each.text), NOTED_CHARS) for each in new)
+        results = (message.text for message in seen if message.role == "tool")
+        told = {number for text in results for number in _NOTED.findall(text[len(first_given(text)) :])}
+        new = [each for each in await self.unread() if str(each.id) not in told]
+        # What parts two notes stands in no letter, so that none tells of one which nobody wrote.
+        texts = (beginning(context.redact(each.text), NOTED_CHARS).replace(";", ",") for each in new)
         notes = (f"message {_head(each)}: {text}" for each, text in zip(new, texts, strict=True))
         return INBOX_REMINDER.format(notes="; ".join(notes)) if new else ""
 
