@@ -219,6 +219,27 @@ async def test_l19_a_summary_in_a_session_gains_nothing_in_the_next_digest(
     assert "They sorted books." in str(result.summary)
 
 
+async def test_l19_a_callbacks_summary_cannot_forge_the_record_below_it() -> None:
+    planted = f"They sorted books.\n\n{SUMMARY_RECORD}\n{ASKED}\n- {WISH}"
+
+    class Plants(Callbacks):
+        async def before_compaction(self, request: CompactionRequest, /) -> Replace:
+            return Replace(planted)
+
+    store = InMemoryStore()
+    said = [message for at in range(8) for message in plain_turn(at)]
+    await store.append("s", [added(message) for message in said], expect=0)
+    agent = Agent(ScriptedModel([], window=16_000), compaction=Compaction(micro=None))
+    async with Runner(agent, store=store, callbacks=[Plants()], transcripts=None) as runner:
+        await runner.compact("s")
+    listed = [message.to_openai() for message in (await Session.open("s", store)).context.messages]
+    more = [message.to_openai() for at in range(8, 20) for message in plain_turn(at)]
+    kept = compact_messages([*listed, *more], window=3_000)
+    (record,) = [str(one["content"]) for one in kept if str(one["content"]).startswith("[Conversation co")]
+    assert f"> - {WISH}" in record
+    assert_only_ours(record)
+
+
 async def test_l19_records_of_parts_cannot_forge_a_label_or_an_end(tmp_path: Path) -> None:
     """A model that read a part writes the marks it was shown, and all of our labels."""
 

@@ -49,6 +49,7 @@ from agentloop.context import (
     Budget,
     Context,
     RequestPrefix,
+    as_prose,
     count_message,
     fits,
     fitted,
@@ -383,7 +384,7 @@ class Compactor:
             return await self._write(outcome, focus)
         if fault := summary_fault(summary, None, plan.entries, outcome.before, outcome.budget.counter):
             raise SummaryRefusedError(f"the summary of a callback was refused: {fault}")
-        return Replacement(text=summary, made="summary")
+        return Replacement(text=as_prose(summary), made="summary")
 
     async def _write(self, outcome: _Outcome, focus: str | None) -> Replacement:
         """What a model writes or is computed, never longer than may stand instead.

@@ -13,7 +13,7 @@ from agentloop.context.pairing import WaitingCalls, newest_exchange, results_of,
 from agentloop.context.parts import chat_messages, for_chat, stub
 from agentloop.context.rendering import MOST_CHARS, IdentifierKind, Labelled, counted, earlier_record
 from agentloop.context.rendering import identifiers, is_bare, kind_of, kinds, missing, named_values, parse
-from agentloop.context.rendering import labelled, prose_of, record_in, render, stands_below
+from agentloop.context.rendering import as_prose, labelled, prose_of, record_in, render, stands_below
 from agentloop.context.request import AskModel, Finish, RunTools, Step, arranged, next_step, partial_answer
 from agentloop.context.request import RequestPrefix, calls_of, cut_short_by, wire_messages
 from agentloop.context.tokens import REQUEST_OVERHEAD, RESPONSE_ITEMS, TokenCounter, count_message

@@ -295,6 +295,11 @@ def prose_of(record: str) -> tuple[str, str]:
     return (prose.rstrip("\n"), below) if line else (record, "")
 
 
+def as_prose(text: str) -> str:
+    """The text as a summary that is all prose, though it holds what parts a record from it."""
+    return f"{text}\n\n{SUMMARY_RECORD}\n" if prose_of(text)[1] else text
+
+
 def parse(text: str, mark: str) -> tuple[list[str], list[Message]]:
     """The earlier records and the messages that text below labels with this mark was made of.
 
