@@ -147,7 +147,7 @@ class Secrets:
     """Takes known values and what has the shape of a secret out of a text: a `[redacted: …]` stands there.
 
     `values` are found whole, whatever stands around them; `shapes` are those of well-known keys by default.
-    Both are found in base64 too, and with any of their letters escaped as in JSON or in a URL, up to three
+    Both are found in base64 too, and with any of their letters escaped as in JSON, a URL or HTML, up to three
     times, and with colours and letters of no width between. A private key in PEM form of which the first or
     the last line is missing goes too, also in a numbered listing; lines from its middle alone look like any
     other base64 and stay. Over 2,000 letters in more than four writings (escaped, with colours) with no 100

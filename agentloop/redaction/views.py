@@ -1,4 +1,4 @@
-"""A text as JSON, URLs, terminals and base64 mean it, and where each letter of that was written.
+"""A text as JSON, URLs, HTML, terminals and base64 mean it, and where each letter of that was written.
 
 A secret may stand in a text with any of its letters escaped, with colours between them, or in base64 that is
 parted into lines. Instead of a pattern for each way of writing there are views of the text: in one of them
@@ -11,6 +11,7 @@ from binascii import a2b_base64
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
+from html import unescape
 from itertools import accumulate, pairwise
 
 from agentloop._plumbing.patterns import pattern
@@ -27,11 +28,11 @@ _MOST_LAYERS = 3
 _HEX = "[0-9A-Fa-f]"
 _MORE = rf"%[89ABab]{_HEX}"
 _ESCAPE = pattern(
-    rf"([\\%](?:(?<=\\)(?:[abefnrtv\"'/\\]|u[Dd][89ABab]{_HEX}{{2}}\\u[Dd][C-Fc-f]{_HEX}{{2}}|u{_HEX}{{4}}"
+    rf"([\\%&](?:(?<=\\)(?:[abefnrtv\"'/\\]|u[Dd][89ABab]{_HEX}{{2}}\\u[Dd][C-Fc-f]{_HEX}{{2}}|u{_HEX}{{4}}"
     rf"|x{_HEX}{{2}}|0(?:33)?)|(?<=%)(?:[0-7]{_HEX}|[CDcd]{_HEX}{_MORE}|[Ee]{_HEX}(?:{_MORE}){{2}}"
-    rf"|[Ff][0-4](?:{_MORE}){{3}})))"
+    rf"|[Ff][0-4](?:{_MORE}){{3}})|(?<=&)(?:quot|apos|amp|lt|gt|#[0-9]{{2,3}}|#[xX]{_HEX}{{2}});))"
 )
-"""One letter as JSON and other languages escape it, or as it stands in a URL."""
+"""One letter as JSON and other languages escape it, or as it stands in a URL or in HTML."""
 
 _UNSEEN = pattern(
     rf"([\x1b\x9b{UNSEEN_LETTERS}](?:(?<![\x1b\x9b])[{UNSEEN_LETTERS}]*|(?:(?<=\x9b)|\[)[0-?]{{0,40}}[!-/]{{0,2}}[@-~]"
@@ -275,6 +276,8 @@ def last_run(text: str) -> int:
 @lru_cache(maxsize=4_096)
 def _letter(escape: str) -> str:
     """The letter that an escape stands for."""
+    if escape[0] == "&":
+        return unescape(escape) or "\ufffd"
     if escape[0] == "%":
         letter = bytes.fromhex(escape.replace("%", "")).decode("utf-8", "replace")
         return letter if len(letter) == 1 else "\ufffd"
