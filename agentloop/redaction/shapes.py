@@ -114,6 +114,12 @@ def _by_first_letter(
         yield _ours(kind=kind, pattern=f"{letter}{rest}", hints=its, words=words)
 
 
+def _begun(*, kind: str, begins: str, rest: str, words: int = _FEW_WORDS) -> Iterator[Shape]:
+    """A shape for each of these beginnings, which are letters, and the rest."""
+    for begin in begins.split():
+        yield _ours(kind=kind, pattern=f"{begin}{rest}", hints=(begin,), words=words)
+
+
 def apart(begun: str, behind: str = "[A-Za-z0-9]") -> str:
     """That what has just begun stands not behind a character of this class."""
     return f"(?<!{behind}{begun})"
@@ -130,19 +136,45 @@ def prefixed(kind: str, prefixes: str, rest: str, behind: str = "[A-Za-z0-9]") -
         yield _ours(kind=kind, pattern=f"(?:{starts}){rest}", hints=hints, words=1)
 
 
-_NEVER_SECRET = r"(?![\"']?(?:\$[\w{(]|\{\{|\{[\w.]{1,60}\}|<|%\w{0,60}%|\*{3}|\.{3}))"
+_NEVER_SECRET = (
+    r"(?![bru]?[\"'`]?(?:\$[\w{(]|\{\{|\{[\w.]{1,60}\}|<|%\w{0,60}%|\*{3}|\.{3}|(?i:your)[_-]|(?i:x{4})))"
+)
 """What stands for a value that is filled in later."""
 
 _UNQUOTED = r"[!#-&(-\[\]-_a-~]"
-_MIXED = r"(?=[\"']?[!#-&(-/:-\[\]-_a-~]{0,80}+[0-9])(?=[\"']?[!#-&(-@\[\]^_{-~]{0,80}+[A-Za-z])"
+_OPEN = r"(?:[bru]{0,2}[\"'`])?+"
+_MIXED = rf"(?={_OPEN}[!#-&(-/:-\[\]-_a-~]{{0,80}}+[0-9])(?={_OPEN}[!#-&(-@\[\]^_{{-~]{{0,80}}+[A-Za-z])"
 """A digit and a letter soon, all before them such as no quote is."""
 _BARE = r"[!#$%*+./0-9:=?@A-Z^_a-z|~-]"
 _NO_CODE = r"(?![A-Za-z_][\w.]{0,80}+[(\[])"
 """A call or an index is no value."""
+_NO_TYPE = r"(?![\w.]{1,80}?(?:Key|Token|Secret|Type)s?(?![\w+/=-]))"
 
 _ARGUMENT = r"[\"']?(?P<secret>[!#-&(-\[\]-~]{4,200}+)"
 _GAP = r"[ \t]{0,8}+"
-_IS = rf"[\"']?{_GAP}(?:=>|:=|[:=]){_GAP}"
+_TYPE = rf"(?::{_GAP}(?:&|&'static )?[Ss]tr(?:ing)?\??{_GAP}(?==))?+"
+_IS = rf"[\"'`*\]]{{0,3}}+{_GAP}{_TYPE}(?:=>|:=|[:=])\*{{0,2}}+{_GAP}"
+"""Behind a name, also one in bold, in code, in brackets, or with its type."""
+# A run of 20 letters and digits, or of 12 with a digit among them, somewhere behind the prefix.
+_PART = r"(?:[A-Za-z0-9]{20}|(?=[A-Za-z]{0,11}+[0-9])[A-Za-z0-9]{12})"
+_DENSE = rf"(?=(?:(?!{_PART})[A-Za-z0-9]{{0,19}}+[_-]){{0,8}}+{_PART})"
+
+_IN_CELL = r"[`*]{0,3}+[ \t]{1,8}+\|[ \t]{1,8}+`?"
+_AS_VALUE = (
+    rf"[\"'],?{_GAP}(?:[a-z-]{{1,20}}=\"[^\"\n]{{0,60}}\" ){{0,3}}"
+    rf"[\"']?(?i:value|content)[\"']?{_GAP}[:=]{_GAP}(?=[\"'])"
+)
+"""Behind the name of a pair that says name and value."""
+_IN_CALL = rf"[\"'],{_GAP}(?=[\"'][^\"'\s]{{8,200}}[\"'] ?\))"
+_IN_MARKUP = rf"(?:[\"']?>|</key>{_GAP}<string>)(?=[^\s<]{{6,200}}</)"
+_IN_PLACE = r"[!#-&(-;=?-\[\]-_a-~]"
+_KEY_PLACE = rf"(?:{_AS_VALUE}|{_IN_CALL}(?=.{_DENSE})|{_IN_MARKUP}|{_IN_CELL}(?=\S{{16,200}}[ \t])){_MIXED}"
+_PASSWORD_PLACE = (
+    rf"(?:(?:{_AS_VALUE}|{_IN_CALL}|\((?:(?<=etPassword.)|(?<=et_password.))(?=[\"'])|{_IN_MARKUP}(?!(?i:pass)))"
+    rf"{_MIXED}|>(?=[^\s<]{{6,200}}</))"
+)
+_OPTION_ENDS = r"(?:[\"'],(?=[ \"'])|(?=[ \t=]))"
+"""Behind the name of an option, on a command line or in a list of its words."""
 _CRUMB = r"[!#-&(-:<-\[\]-~]"
 _TOKEN = r"[!#$%&*+.^_`|~0-9A-Za-z-]{1,80}+"
 _LABEL_OF_ONE = (
@@ -164,15 +196,21 @@ _WORD = r"(?:[a-z]{1,20}+|[A-Z]{1,20}+|(?=[0-9]))[0-9]{0,4}+"
 _NO_PROSE = rf"(?![a-z]{{2,10}}+://|[A-Za-z_.-]{{2,60}}+=|{_WORD}(?:-{_WORD}){{1,5}}+[ \t\r]{{0,8}}(?:\n|$))"
 """An address, a setting and hyphenated words are what one writes about passwords."""
 
-_PASSWORD = r"[Pp](?i:ass(?:word|wd|phrase)|wd(?!=[/~]))"
+_OF_LOGIN = "db smtp mail user ssh become sudo root admin ftp login mysql postgres redis mongo ldap proxy"
+_PASSWORD = (
+    r"[Pp](?i:ass(?:wor[dt]|wd|phrase|(?=[\"'`* \t:=\]])(?:"
+    + "|".join(f"(?<={name}{sign}pass)" for name in _OF_LOGIN.split() for sign in ("", "_", "-"))
+    + r"))|wd(?![\"']?[ \t]{0,8}[:=][ \t]{0,8}[\"']?(?:[/~]|[A-Za-z]:[/\\])))"
+)
 """`PWD=/…` is the folder that a shell is in."""
+_OF_LOGIN_IN_CAPITALS = "|".join(f"(?<={name.upper()}_PASS)" for name in _OF_LOGIN.split())
 _OF_ACCESS = (
-    "api[_-] api access[_-] access secret[_-] secret private[_-] private auth[_-] auth"
+    "api[._-] api access[._-] access secret[._-] secret private[_-] private auth[_-] auth"
     " encryption[_-] signing[_-] account[_-] account master[_-]"
 )
 _OF_PAGES = "page[_-] page next[_-] next ation[_-] ation sync[_-] sync"
 _KEY = (
-    r"[KSTkst](?i:(?<=k)ey(?=[\"' \t:=])(?<=[ehginrst_-]key)(?:"
+    r"[KSTkst](?i:(?<=k)ey(?=[\"'`* \t:=|>\]])(?<=[ehginrst_.-]key)(?:"
     + "|".join(f"(?<={name}key)" for name in _OF_ACCESS.split())
     + ")|(?<=s)ecret|(?<=t)oken"
     + "".join(f"(?<!{name}token)" for name in _OF_PAGES.split())
@@ -181,13 +219,21 @@ _KEY = (
 """Names of what gives access; a token that names the next page of a list gives none."""
 
 
-def _assigned(kind: str, name: str, least: int, hints: Iterable[str], quoted: str = "") -> Iterator[Shape]:
+def _assigned(
+    kind: str, name: str, least: int, hints: Iterable[str], quoted: str = "", bare: str = ""
+) -> Iterator[Shape]:
     """What such a name is given: in quotes, or with a digit and a letter in so many characters at least."""
     value = (
-        rf"(?P<quote>[\"'])?(?P<secret>(?(quote){quoted}{_UNQUOTED}{{8,}}+(?=[\"'])"
-        rf"|{_NO_CODE}{_MIXED}{_BARE}{{{least},}}+))"
+        rf"(?:[bru]{{0,2}}(?P<quote>[\"'])|`)?(?P<secret>(?(quote){quoted}{_UNQUOTED}{{8,}}+(?=[\"'])"
+        rf"|{_NO_CODE}{bare}{_MIXED}{_BARE}{{{least},}}+))"
     )
     return _by_first_letter(kind=kind, pattern=f"{name}{_IS}{_NEVER_SECRET}{value}", hints=hints)
+
+
+def _placed(kind: str, name: str, place: str, value: str, hints: Iterable[str]) -> Iterator[Shape]:
+    """What stands in such a place behind such a name."""
+    value = rf"{_NEVER_SECRET}{_OPEN}(?P<secret>{value}+)"
+    return _by_first_letter(kind=kind, pattern=f"{name}{place}{value}", hints=hints, words=8)
 
 
 def _argument(option: str, hint: str) -> Shape:
@@ -207,21 +253,26 @@ NUMBERED = r"(?:(?:[^\s:]{1,40}:)?[ \t]{0,8}\d{1,6}(?:\t|[:-] ?))?+"
 
 _LABEL = r"[A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----"
 _BEGIN = rf"-----BEGIN {_LABEL}"
-_BLOCK_GAP = rf"\s{{1,4}}+{NUMBERED}"
+_BLOCK_GAP = rf"(?:\s{{1,40}}+[>|#*+]{{0,3}}+[ \t]{{0,8}}+{NUMBERED}){{1,3}}+"
+"""The end of a line, and what diffs, quotes and listings write before the next one."""
+_FIELDS = (
+    rf"(?:(?:{_BLOCK_GAP}[A-Z][A-Za-z-]{{1,20}}: [^\n]{{0,100}}+){{1,4}}+"
+    rf"(?={_BLOCK_GAP}[A-Za-z0-9+/=]{{20}}))?+"
+)
+"""What stands before the lines of letters."""
 PATTERN = (
     rf"{_BEGIN}(?:(?:[^-]|-(?!----)){{0,{MOST_CHARS}}}+-----END {_LABEL}"
     # One that was cut off: the lines of letters below the first.
-    rf"|(?:{_BLOCK_GAP}[A-Za-z0-9+/=]{{20,100}}+){{0,{MOST_LINES}}}+"
+    rf"|{_FIELDS}(?:{_BLOCK_GAP}[A-Za-z0-9+/=]{{20,100}}+){{0,{MOST_LINES}}}+"
     rf"(?:{_BLOCK_GAP}(?=[A-Za-z+/=]{{0,18}}[0-9])[A-Za-z0-9+/=]{{4,19}})?+)"
+    # https://tartarus.org/~simon/putty-snapshots/htmldoc/AppendixC.html
+    rf"|Private-Lines: [0-9]{{1,3}}(?:{_BLOCK_GAP}[A-Za-z0-9+/=]{{4,100}}+(?!-)){{1,{MOST_LINES}}}+"
+    rf"(?={_BLOCK_GAP}Private-MAC|\s{{0,4}}$)"
 )
 """A block with its first line."""
 
-PRIVATE_KEY = _ours(kind="private key", pattern=PATTERN, hints=("-----begin", "-----end "))
+PRIVATE_KEY = _ours(kind="private key", pattern=PATTERN, hints=("-----begin", "-----end ", "private-lines:"))
 """One whose first line is missing is found by its last one: no pattern does that in linear time."""
-
-# A run of 20 letters and digits, or of 12 with a digit among them, somewhere behind the prefix.
-_PART = r"(?:[A-Za-z0-9]{20}|(?=[A-Za-z]{0,11}+[0-9])[A-Za-z0-9]{12})"
-_DENSE = rf"(?=(?:(?!{_PART})[A-Za-z0-9]{{0,19}}+[_-]){{0,8}}+{_PART})"
 
 KNOWN_SHAPES: tuple[Shape, ...] = (
     PRIVATE_KEY,
@@ -239,15 +290,22 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
     *prefixed("AWS key id", "AKIA ASIA ABIA ACCA", rest=r"[A-Z0-9]{16}(?![A-Za-z0-9])"),
     *_by_first_letter(
         kind="AWS secret key",
-        pattern=rf"[Ss](?i:ecret[_-]?(?:access[_-]?)?key){_IS}[\"']?(?P<secret>[A-Za-z0-9/+]{{40}})(?![A-Za-z0-9/+])",
+        pattern=rf"[Ss](?i:ecret[ _-]?(?:access[ _-]?)?key)(?:{_IS}|>|{_IN_CELL})"
+        r"[\"']?(?P<secret>[A-Za-z0-9/+]{40})(?![A-Za-z0-9/+])",
         hints=("secret",),
     ),
+    # What AWS's tokens of sessions begin with, whoever they are of.
+    *prefixed("AWS session token", "IQoJb3JpZ2lu FwoGZXIvYXdz FQoGZXIvYXdz", rest=r"[A-Za-z0-9+/=]{80,}+"),
     # https://github.blog/engineering/behind-githubs-new-authentication-token-formats/: a prefix and 36
-    *prefixed("GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_", rest=r"[A-Za-z0-9]{30,}+(?!\w)"),
+    *prefixed(
+        "GitHub token",
+        "ghp_ gho_ ghu_ ghs_ ghr_",
+        rest=r"(?:[0-9]{1,20}_(?=eyJ)[\w.-]{60,}+|[A-Za-z0-9]{30,}+(?!\w))",
+    ),
     *prefixed("GitHub token", "github_pat_", rest=r"\w{22,}+"),
     *prefixed(
         "GitLab token",
-        "glpat- gldt- glrt- glptt- glcbt- glffct- glft- glimt- glagent- gloas- glsoat- GR1348941",
+        "glpat- gldt- glrt- glptt- glcbt- glffct- glft- glimt- glagent- gloas- glsoat- glwt- GR1348941",
         rest=r"[A-Za-z0-9_.-]{20,}+",
     ),
     # https://api.slack.com/concepts/token-types: xoxb-, xoxp-, xoxe., xapp- and numbers
@@ -266,8 +324,10 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
     *prefixed("Google secret", "GOCSPX-", rest=rf"{RUN}{{28}}(?!{RUN})"),
     *prefixed("Google token", "1//0", rest=rf"(?={RUN}{{0,40}}?[A-Z]){RUN}{{40,}}+"),
     # Prefixes that Cerebras and Fireworks show for their keys: 48, and 22 or more letters and digits.
-    *prefixed("API key", "csk-", rest=rf"(?=[A-Za-z]{{0,40}}[0-9])[A-Za-z0-9]{{40,64}}+(?!{RUN})"),
-    *prefixed("API key", "fw_", rest=rf"(?=[A-Za-z]{{0,40}}[0-9])[A-Za-z0-9]{{22,64}}+(?!{RUN})"),
+    *prefixed(
+        "API key", "csk-", rest=rf"(?=[A-Za-z]{{0,40}}[0-9])[A-Za-z0-9]{{40,64}}+(?!{RUN})", behind=RUN
+    ),
+    *prefixed("API key", "fw_", rest=rf"(?=[A-Za-z]{{0,40}}[0-9])[A-Za-z0-9]{{22,64}}+(?!{RUN})", behind=RUN),
     # https://support.atlassian.com/atlassian-account/docs/manage-api-tokens-for-your-atlassian-account/
     *prefixed("Atlassian token", "ATATT3 ATCTT3", rest=rf"{RUN}{{60,}}+={{0,2}}[0-9A-F]{{0,8}}"),
     # https://docs.sentry.io/account/auth-tokens/: of an organization JSON in base64, of a user 64 digits
@@ -314,13 +374,13 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
     # https://core.telegram.org/bots/api#authorizing-your-bot: the bot's number and 35 characters
     _ours(
         kind="Telegram token",
-        pattern=rf"[0-9]{apart('.', chr(92) + 'w')}[0-9]{{5,11}}+:AA{RUN}{{33}}(?!{RUN})",
+        pattern=rf"[0-9](?:(?<!\w.)|(?<=bot.))[0-9]{{5,11}}+:AA{RUN}{{33}}(?!{RUN})",
         hints=(":aa",),
         words=1,
         anchor=Anchor(":AA(?<=[0-9]{6}...)", 6, 12),
     ),
     # Prefixes that Groq, xAI, Replicate, SendGrid and DigitalOcean show for their keys.
-    *prefixed("API key", "gsk_ xai- r8_", rest=r"[A-Za-z0-9]{30,}+(?![_-])"),
+    *prefixed("API key", "gsk_ xai- r8_", rest=r"[A-Za-z0-9]{30,}+(?![_-])", behind=RUN),
     *prefixed("SendGrid key", "SG.", rest=rf"{RUN}{{22}}\.{RUN}{{43}}(?!{RUN})"),
     *prefixed("DigitalOcean token", "dop_v1_ doo_v1_ dor_v1_", rest=r"[0-9a-f]{64}(?!\w)"),
     # What Perplexity, NVIDIA, Tavily, LangSmith, Linear and Notion show for their keys.
@@ -333,7 +393,7 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
     *prefixed("API key", "fc-", rest=rf"{HEX}{{32}}(?!\w)"),
     *prefixed("API key", "e2b_ sbp_", rest=rf"{HEX}{{40}}(?!\w)"),
     *prefixed("API key", "sb_secret_ pcsk_ llx- tgp_v1_ esecret_ rpa_", rest=rf"{_DENSE}{RUN}{{24,}}+"),
-    *prefixed("API key", "jina_ m0- bb_live_ phx_ nfp_ pnu_", rest=r"[A-Za-z0-9]{24,}+(?!_)"),
+    *prefixed("API key", "jina_ m0- bb_live_ phx_ nfp_ pnu_", rest=r"[A-Za-z0-9]{24,}+(?!_)", behind=RUN),
     # https://docs.z.ai/api-reference/introduction: 32 hexadecimal digits, a dot and 16 letters and digits
     _ours(
         kind="API key",
@@ -385,6 +445,74 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
     *prefixed("Square token", "sq0atp- sq0csp-", rest=rf"{RUN}{{22,}}+"),
     *prefixed("Facebook token", "EAAC EAAM", rest=r"[A-Za-z0-9]{100,}+"),
     *prefixed("Shippo token", "shippo_live_ shippo_test_", rest=rf"{HEX}{{40}}(?!\w)"),
+    # What gitleaks knows beside: Bitbucket, Contentful, Dropbox, Duffel, EasyPost, HubSpot and others.
+    *prefixed("Bitbucket token", "ATBB", rest=r"[A-Za-z0-9]{28,32}(?!\w)"),
+    *prefixed(
+        "API key",
+        "CFPAT- wandb_v1_ lin_oauth_ vcp_ vck_ mdb_sa_sk_ xoxd-",
+        rest=rf"{_DENSE}[A-Za-z0-9_%-]{{40,}}+",
+    ),
+    *prefixed(
+        "API key",
+        "duffel_test_ duffel_live_ fio-u- snyk_uat. snyk_sat. tfp_ rdme_ vercel_blob_rw_",
+        rest=r"(?=[A-Za-z_.-]{0,20}[0-9])[\w.-]{40,}+",
+    ),
+    *prefixed(
+        "API key", "FLWSECK_TEST- FLWSECK- bkua_ sbp_v0_ dose", rest=rf"{HEX}{{32,40}}(?![A-Za-z0-9_])"
+    ),
+    *prefixed("API key", "EZAK EZTK", rest=r"[A-Za-z0-9]{54}(?!\w)"),
+    *prefixed(
+        "API key", "EAAA", rest=rf"(?=[A-Za-z]{{0,30}}[0-9]){RUN}{{60}}(?![\w+/=-])", behind=r"[\w+/=.-]"
+    ),
+    *prefixed("API key", "sl. AQ.Ab8", rest=rf"{_DENSE}{RUN}{{50,}}+", behind=r"[\w.-]"),
+    *prefixed(
+        "API key",
+        "aio_ ddp_ ico- zpka_ AQVN pa-",
+        rest=rf"{_DENSE}{RUN}{{28,}}+",
+        behind=RUN,
+    ),
+    *prefixed("API key", "key_", rest=rf"{HEX}{{64}}(?!\w)"),
+    *prefixed(
+        "API key", "re_", rest=r"(?=[A-Za-z_]{0,20}[0-9])[A-Za-z0-9]{8}_[A-Za-z0-9]{24}(?!\w)", behind=RUN
+    ),
+    *prefixed("API key", "secret_", rest=r"(?=[A-Za-z]{0,20}[0-9])[A-Za-z0-9]{43}(?!\w)", behind=RUN),
+    *prefixed("crates token", "cio", rest=r"(?=[A-Za-z]{0,20}[0-9])[A-Za-z0-9]{32}(?!\w)"),
+    *prefixed(
+        "API key",
+        "pat-na1- pat-eu1- sdk- access-sandbox- access-development- access-production- amzn.mws.",
+        rest=rf"{HEX}{{8}}-{HEX}{{4}}-{HEX}{{4}}-{HEX}{{4}}-{HEX}{{12}}(?!\w)",
+        behind=RUN,
+    ),
+    # https://docs.mapbox.com/help/dive-deeper/access-tokens/: those that are secret
+    *prefixed("Mapbox token", "sk.eyJ", rest=rf"{RUN}{{40,}}+\.{RUN}{{22}}(?!{RUN})"),
+    # https://learn.microsoft.com/en-us/azure/devops/organizations/accounts/use-personal-access-tokens-to-authenticate
+    _ours(
+        kind="Azure token",
+        pattern=rf"[A-Za-z0-9]{apart('.')}[A-Za-z0-9]{{75}}AZDO[A-Za-z0-9]{{4}}(?!\w)",
+        hints=("azdo",),
+        words=1,
+        anchor=Anchor("AZDO(?<=[A-Za-z0-9]{76}....)", 76, 76),
+    ),
+    # https://mailchimp.com/developer/marketing/guides/quick-start/: 32 digits and where it is of
+    _ours(
+        kind="Mailchimp key",
+        pattern=rf"{HEX}{apart('.', RUN)}{HEX}{{31}}-us[0-9]{{1,2}}(?!\w)",
+        hints=("-us",),
+        words=1,
+        anchor=Anchor(rf"-us(?<={HEX}{{32}}...)", 32, 32),
+    ),
+    # https://github.com/bitcoin/bips/blob/master/bip-0032.mediawiki
+    *prefixed("extended private key", "xprv tprv", rest=r"[1-9A-HJ-NP-Za-km-z]{107,108}(?!\w)"),
+    # https://www.rfc-editor.org/rfc/rfc7518#section-6: what of a JSON Web Key is private
+    _ours(
+        kind="private key",
+        pattern=rf"[\"'](?:[dk]|[pq]i?(?=[\"'][^\"']{{0,8}}[\"'][^\"']{{80}})|d[pq](?=[\"'][^\"']{{0,8}}[\"'][^\"']{{80}}))"
+        rf"[\"']{_GAP}:{_GAP}[\"']{_DENSE}(?P<secret>{RUN}{{43,}}+)(?=[\"'])",
+        hints=tuple(
+            f"{sign}{name}{sign}" for name in ("d", "k", "p", "q", "qi", "dp", "dq") for sign in "\"'"
+        ),
+        words=3,
+    ),
     # https://shopify.dev/docs/apps/build/authentication-authorization: a prefix and 32 hexadecimal digits
     *prefixed("Shopify token", "shpat_ shpss_ shpca_ shppa_", rest=r"[0-9a-fA-F]{32}(?!\w)"),
     # https://developer.hashicorp.com/vault/docs/concepts/tokens: at least 90 characters
@@ -396,6 +524,18 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
         kind="webhook",
         pattern=r"hooks\.slack\.com/(?:services|workflows|triggers)/(?P<secret>[A-Z0-9][A-Za-z0-9/]{20,200}+)",
         hints=("hooks.slack.com",),
+        words=1,
+    ),
+    *prefixed(
+        "webhook",
+        "hooks.zapier.com/hooks/catch/ webhook.office.com/webhookb2/",
+        rest=r"(?P<secret>[A-Za-z0-9@/-]{12,300}+)",
+    ),
+    # https://learn.microsoft.com/en-us/rest/api/storageservices/create-service-sas
+    *_begun(
+        kind="signature",
+        begins="sig= code=",
+        rest=r"(?:(?<=[?&;]sig=)|(?<=[?&;]code=))(?P<secret>[A-Za-z0-9+/_-]{40,200}+={1,2})",
         words=1,
     ),
     _ours(
@@ -422,22 +562,106 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
         words=8,
     ),
     _argument(r"sshpass[ \t]{1,8}+-p", "sshpass"),
-    _argument(r"--password(?=[ \t=])", "--password"),
+    _argument(rf"-(?:password|passwd|passphrase){_OPTION_ENDS}", "-pass"),
+    _argument(rf"-(?:store|key)pass{_OPTION_ENDS}", "pass"),
+    _ours(
+        kind="secret",
+        pattern=rf"-(?:token|secret|(?:api|access|secret|auth)-?key){_OPTION_ENDS}"
+        rf"[ \t=]{{0,8}}+{_NEVER_SECRET}(?![\"']?[~.]?/|id=){_MIXED}[\"']?(?P<secret>{_BARE}{{16,}}+)",
+        hints=("-token", "-secret", "key"),
+        words=3,
+    ),
+    *_begun(
+        kind="password",
+        begins="login Login mongo",
+        rest=r"(?:(?<=mongo)[a-z]{0,7}+)?(?:[ \t]{1,8}+[!-~]{1,100}+){0,6}?"
+        rf"[ \t]{{1,8}}+-p[ \t]{{1,8}}+{_NEVER_SECRET}{_MIXED}{_ARGUMENT}",
+        words=10,
+    ),
+    *_begun(
+        kind="password",
+        begins="redis-cli",
+        rest=r"(?:[ \t]{1,8}+[!-~]{1,100}+){0,6}?[ \t]{1,8}+-a[ \t]{1,8}+"
+        rf"{_NEVER_SECRET}{_MIXED}{_ARGUMENT}",
+        words=10,
+    ),
+    *(_argument(rf"{name}(?=[ \t])", name) for name in ("requirepass", "masterauth", "bindpw", "rootpw")),
+    # https://docs.openssl.org/master/man1/openssl-passphrase-options/
+    _ours(
+        kind="password",
+        pattern=rf"-pass(?:in|out)?[\"']?,?[ \t]{{1,8}}+[\"']?pass:{_NEVER_SECRET}"
+        r"(?P<secret>[!#-&(-\[\]-~]{4,200}+)",
+        hints=("-pass",),
+        words=2,
+    ),
+    # A password on the way to what reads it from its input.
+    _ours(
+        kind="password",
+        pattern=rf"echo[ \t]{{1,8}}+(?:-[a-z]{{1,3}}[ \t]{{1,8}}+)?{_NEVER_SECRET}[\"']?"
+        r"(?P<secret>[!#-&(-\[\]-{}-~]{4,200}+)[\"']?[ \t]{0,8}+\|[ \t]{0,8}+"
+        r"(?:sudo[ \t]{1,8}+(?:-[A-Za-z]{1,9}[ \t]{1,8}+){0,2}?-[A-Za-z]{0,9}S|(?:sudo[ \t]{1,8}+)?chpasswd"
+        r"|[a-z/]{1,40}[ \t]{1,8}+login\b)",
+        hints=("echo",),
+        words=9,
+    ),
+    # NAME value, as shells, Docker and programs that keep settings write it
+    *_begun(
+        kind="secret",
+        begins="setx set ENV config define",
+        rest=r"(?:(?<=define)[ \t]{1,8}+(?=\w{1,80}[ \t]{1,8}[\"'])|(?<!define)[ \t]{1,8}+"
+        r"(?:--?\w{1,12}[ \t]{1,8}+){0,3}+)[\w./:@-]{0,80}?"
+        rf"(?:{_PASSWORD}[ \t]{{1,8}}+(?=\S{{8}})|{_KEY}[ \t]{{1,8}}+(?=\S{{16}}))"
+        rf"{_NEVER_SECRET}{_NO_CODE}{_MIXED}[\"']?(?P<secret>{_BARE}{{8,}}+)",
+        words=8,
+    ),
+    # https://dev.mysql.com/doc/refman/8.4/en/create-user.html, and PostgreSQL's CREATE ROLE
+    *_begun(
+        kind="password",
+        begins="IDENTIFIED identified PASSWORD",
+        rest=r"(?:(?<=(?i:identified))(?:[ \t]{1,8}+(?:WITH|with)[ \t]{1,8}+\S{1,40}+)?[ \t]{1,8}+(?i:by|as)"
+        rf"|(?<=PASSWORD))[ \t]{{1,8}}+{_NEVER_SECRET}"
+        r"[\"'](?!(?i:password|secret)[\"'])(?P<secret>[!#-&(-\[\]-~]{4,200}+)(?=[\"'])",
+        words=7,
+    ),
+    # https://learn.microsoft.com/en-us/dotnet/framework/data/adonet/connection-string-syntax and libpq's
+    *_by_first_letter(
+        kind="password",
+        pattern=r"[Uu](?i:id|ser(?:[ _]?(?:id|name))?)=[!#-%(-+.-:<-~]{1,100}+(?:; ?|[,& ])"
+        rf"{_PASSWORD}={_NEVER_SECRET}(?!(?i:password))(?P<secret>[!#-%*+.-:<-\[\]-~]{{4,200}}+)(?![)(])",
+        hints=("user", "uid"),
+    ),
+    # https://www.postgresql.org/docs/current/libpq-pgpass.html
+    _ours(
+        kind="password",
+        pattern=r":(?:54[0-9][0-9]|6432):(?:\*|[A-Za-z_][\w.-]{0,62}+):[\w.@-]{1,63}+:"
+        rf"{_NEVER_SECRET}{_MIXED}(?P<secret>[!#-&(-\[\]-~]{{6,200}}+)(?=[\s\"']|$)",
+        hints=(":54", ":6432:"),
+        words=1,
+    ),
     # https://curl.se/docs/manpage.html#-u
     _ours(
         kind="password",
-        pattern=rf"curl[ \t](?:[!-~]{{1,100}}+[ \t]{{1,8}}+){{0,2}}?(?:-u|--user)[ =]{{0,8}}+[\"']?"
-        rf"[!#-&(-9;-~]{{1,100}}+:{_NEVER_SECRET}(?P<secret>[!#-&(-\[\]-~]{{4,200}}+)",
+        pattern=rf"curl[ \t](?:[!-~]{{1,200}}+[ \t]{{1,8}}+){{0,16}}?"
+        rf"(?:-[uU]|--(?:proxy-)?user)[ =]{{0,8}}+[\"']?[!#-&(-9;-~]{{1,100}}+:{_NEVER_SECRET}"
+        r"(?P<secret>[!#-&(-\[\]-~]{4,200}+)",
         hints=("curl",),
+        words=20,
     ),
     # https://www.rfc-editor.org/rfc/rfc7519: three parts in base64url, the first two of them JSON objects
     *prefixed("JWT", "eyJ", rest=rf"{RUN}{{8,}}+\.eyJ{RUN}{{6,}}+\.{RUN}*+", behind=RUN),
     # https://www.rfc-editor.org/rfc/rfc6750 and 7617
     *_by_first_letter(
         kind="authorization",
-        pattern=rf"[Aa](?i:uthorization){_IS}[\"']?(?i:bearer|basic|token|apikey)[ \t]{{1,8}}+{_NEVER_SECRET}"
+        pattern=rf"[Aa](?i:uthorization){_IS}[\"']?"
+        rf"(?:(?i:bearer|basic|token|apikey|key|bot)[ \t]{{1,8}}+{_NEVER_SECRET}"
+        rf"|(?:[A-Za-z]{{2,20}}[ \t]{{1,8}}+)?{_NEVER_SECRET}{_DENSE}(?=[A-Za-z0-9_~+/=-]{{20,}}+(?![.\w(])))"
         r"(?P<secret>[A-Za-z0-9._~+/=|:-]{6,}+)",
         hints=("authorization",),
+    ),
+    *_by_first_letter(
+        kind="authorization",
+        pattern=rf"[Bb](?i:asic){apart('.....')}[ \t]{{1,8}}+{_NAME_AND_PASSWORD}",
+        hints=("basic",),
     ),
     *_by_first_letter(
         kind="bearer token",
@@ -448,7 +672,14 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
     # https://www.rfc-editor.org/rfc/rfc3986#section-3.2.1
     _ours(
         kind="password in a URL",
-        pattern=rf"://[!#-&(-.0-9;=?A-~]{{0,100}}+:{_NEVER_SECRET}(?P<secret>[!#-&(-.0-;=?A-~]{{1,200}}+)@",
+        pattern=rf"://[!#-&(-.0-9;=?A-~]{{0,100}}+:{_NEVER_SECRET}(?!(?i:pass(?:word|wd)?|pwd)@)"
+        r"(?P<secret>[!#-&(-.0-;=?A-~]{1,200}+(?:@[!#-&(-.0-;=?A-~]{1,200}+(?=@)){0,3}+)@",
+        hints=("://",),
+        words=1,
+    ),
+    _ours(
+        kind="password in a URL",
+        pattern=r"://(?=[A-Za-z_-]{0,40}+[0-9])(?P<secret>[A-Za-z0-9_-]{20,200}+)(?::(?:x-oauth-basic)?)?@",
         hints=("://",),
         words=1,
     ),
@@ -480,13 +711,27 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
         hints=("pass", "pwd"),
         words=15,
     ),
-    *_assigned("secret", _KEY, least=16, hints=("key", "secret", "token"), quoted=_MIXED),
+    *_assigned("secret", _KEY, least=16, hints=("key", "secret", "token"), quoted=_MIXED, bare=_NO_TYPE),
+    *_assigned("secret", "[Aa](?i:pi key)", least=16, hints=("api",), quoted=_MIXED),
+    # Behind a name that stands in an attribute, an element, a call or a cell of a table.
+    *_placed("password", _PASSWORD, _PASSWORD_PLACE, rf"{_IN_PLACE}{{6,200}}", hints=("pass", "pwd")),
+    *_placed("secret", _KEY, _KEY_PLACE, rf"{_BARE}{{16,}}", hints=("key", "secret", "token")),
+    *_assigned("secret", "[s](?:ecret_key_base)", least=30, hints=("secret_key_base",), quoted=_MIXED),
+    *_assigned(
+        "secret",
+        "[Pp](?i:sk|re[_-]?shared[_-]?key)",
+        least=8,
+        hints=("psk", "preshared", "pre-shared", "pre_shared"),
+        quoted=_MIXED,
+        bare="(?![A-Z0-9_]++(?![a-z]))",
+    ),
     # NAME_API_KEY=value, as in files of environment variables
     *_by_first_letter(
         kind="secret",
-        pattern=rf"[KTSP](?:(?<=_K)EY|(?<=T)OKEN|(?<=S)ECRET|(?<=P)ASSW(?:OR)?D)=[\"']?{_NEVER_SECRET}{_NO_CODE}"
+        pattern=rf"[KTSP](?:(?<=_K)EY|(?<=T)OKEN|(?<=S)ECRET|(?<=P)ASS(?:W(?:OR)?D|{_OF_LOGIN_IN_CAPITALS}))="
+        rf"[\"']?{_NEVER_SECRET}{_NO_CODE}"
         rf"(?!(?i:true|false|none|null)\b|[~.]?/)(?P<secret>(?![0-9]{{1,12}}(?!{_UNQUOTED})){_BARE}{{8,}}+)",
-        hints=("key=", "token=", "secret=", "password=", "passwd="),
+        hints=("key=", "token=", "secret=", "password=", "passwd=", "pass="),
         words=1,
     ),
 )
@@ -496,32 +741,36 @@ OF_ONE_LINE = frozenset(KNOWN_SHAPES) - {PRIVATE_KEY}
 """Those of which no match is in more than one line."""
 
 _MOST_MARKER_CHARS = 100
-_BEGINS = pattern(_BEGIN)
+_BEGINS = pattern(rf"{_BEGIN}|Private-Lines: [0-9]")
 _ENDS = pattern(rf"-----END {_LABEL}")
 _BASE64 = string.ascii_letters + string.digits + "+/="
 _LEAST_LONG_CHARS, _MOST_LONG_CHARS, _LEAST_LAST_CHARS = 40, 100, 4
 _MOST_LINE_CHARS = 400
+_MOST_SHORT_LINES = 2
+"""The last line, and in OpenPGP its sum below it."""
 
 
 def open_block(text: str, at: int) -> int:
     """Where a block begins before this position whose end may still come; `at` where there is none."""
-    start = text.rfind("-----BEGIN ", max(0, len(text) - MOST_CHARS - _MOST_MARKER_CHARS))
-    begun = _BEGINS.match(text, start) if start >= 0 else None
-    if begun is None:
-        return at
-    after = text.find("-----", begun.end())
-    return at if 0 <= after < len(text) - _MOST_MARKER_CHARS else min(at, start)
+    since = max(0, len(text) - MOST_CHARS - _MOST_MARKER_CHARS)
+    for begin, end in (("-----BEGIN ", "-----"), ("Private-Lines: ", "Private-MAC: ")):
+        start = text.rfind(begin, since)
+        begun = _BEGINS.match(text, start) if start >= 0 else None
+        if begun and not 0 <= text.find(end, begun.end()) < len(text) - _MOST_MARKER_CHARS:
+            at = min(at, start)
+    return at
 
 
 def body_start(text: str, at: int) -> int:
     """Where the lines of a block begin whose last line this position is in; `at` where there are none.
 
-    They end with 40 to 100 characters of base64, the last of them with 4 or more; what a listing writes
+    They end with 40 to 100 characters of base64, the last two of them with 4 or more; what a listing writes
     before them is no part of them.
     """
     line = _line_start(text, at)
-    if line > 0 and _LEAST_LAST_CHARS <= _tail(text, line - 1) < _LEAST_LONG_CHARS:
-        line = _line_start(text, line - 1)
+    for _ in range(_MOST_SHORT_LINES):
+        if line > 0 and _LEAST_LAST_CHARS <= _tail(text, line - 1) < _LEAST_LONG_CHARS:
+            line = _line_start(text, line - 1)
     start = at
     for _ in range(MOST_LINES):
         chars = _tail(text, line - 1) if line > 0 else 0
