@@ -14,7 +14,7 @@ import base64
 import binascii
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -210,6 +210,27 @@ def blob_url(url: str, sha256: str) -> str:
 def is_media_url(text: str) -> bool:
     """Whether the text holds nothing but what a machine has encoded, or kept: no word of anybody's."""
     return text.startswith(("data:", "blob:")) and _MEDIA_URL.fullmatch(text) is not None
+
+
+def with_words(url: str, change: Callable[[str], str]) -> str:
+    """The URL of a part with the words that it says, such as a name, changed by this; what it holds stays.
+
+    Example:
+        >>> with_words("blob:image/png;name=a%20cat.png;sha256=9f86", lambda text: text.replace("cat", "dog"))
+        'blob:image/png;name=a%20dog.png;sha256=9f86'
+    """
+    found = _HELD.match(url)
+    if found is None or not found[3]:
+        return url
+    pairs = [pair.partition("=") for pair in found[3].split(";")[1:]]
+    said = (f";{key}={value if key == 'sha256' else _changed(value, change)}" for key, _, value in pairs)
+    return f"{url[: found.start(3)]}{''.join(said)}{url[found.end(3) :]}"
+
+
+def _changed(quoted: str, change: Callable[[str], str]) -> str:
+    words = unquote(quoted)
+    clean = change(words)
+    return quoted if clean == words else _quoted(clean)
 
 
 def label_of(part: Mapping[str, Any]) -> str | None:

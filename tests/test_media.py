@@ -343,3 +343,21 @@ async def test_redaction_leaves_the_bytes_of_images_alone(bytes_more: int) -> No
     await runner.run(["AKIAABCDEFGHIJKLMNOP", Image(data=data)])
     assert media_of(model.requests[0].messages) == [url]
     assert "AKIAABCDEFGHIJKLMNOP" not in texts_of(model.requests[0].messages)
+
+
+@pytest.mark.parametrize("bytes_more", [0, 3_000])
+async def test_a_secret_in_the_name_of_an_image_is_taken_out_of_all_that_is_kept(bytes_more: int) -> None:
+    image = Image(data=png(16, 16, bytes_more=bytes_more), name="shot of AKIAABCDEFGHIJKLMNOP.png")
+    store = InMemoryStore()
+    async with Runner(
+        Agent(ScriptedModel(["ok"])), store=store, transcripts=None, redact=Secrets()
+    ) as runner:
+        await runner.run(["Look.", image], session_id="s")
+        exported = str(await runner.sessions.export("s"))
+    (message,) = [
+        record.event.message
+        for record in await store.read("s")
+        if isinstance(record.event, MessageRecord) and record.event.message.has_media
+    ]
+    assert "shot of [redacted: AWS key id].png" in message.text
+    assert "AKIA" not in f"{message!r} {exported}"

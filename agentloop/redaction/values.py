@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 from agentloop.errors import UsageError
-from agentloop.media import is_media_url
+from agentloop.media import is_media_url, with_words
 from agentloop.redaction.secrets import KnowsValues, Redact
 
 T = TypeVar("T")
@@ -194,7 +194,7 @@ def _inside(value: Any, redact: Redact, *, provided: bool = False) -> Any:
     """The value; `provided` says that a provider named its keys."""
     match value:
         case str():
-            return value if is_media_url(value) else _same_or(value, redact(value))
+            return _same_or(value, with_words(value, redact) if is_media_url(value) else redact(value))
         case Mapping():
             return _same_or(value, _mapping(value, redact, provided=provided))
         case list():
