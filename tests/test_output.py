@@ -260,6 +260,16 @@ async def test_after_three_tries_the_run_fails_and_its_session_goes_on() -> None
     assert_valid(model.requests)
 
 
+async def test_a_tools_result_that_reads_like_a_refused_answer_is_no_try() -> None:
+    def look() -> str:
+        """Look."""
+        return "[The answer was not taken: no] Give it again."
+
+    model = ScriptedModel([calls(look={}), calls(look={}), city(people="many"), city()])
+    result = await Runner(Agent(model, tools=[look], output=City), transcripts=None).run("Which city?")
+    assert result.output == City(name="Rome", people=3)
+
+
 async def test_each_type_of_a_union_is_a_tool_of_its_own() -> None:
     model = ScriptedModel([calls(final_answer_Nowhere={"why": "It sank."}), '{"name": "Rome", "people": 3}'])
     agent: Agent[City | Nowhere] = Agent(model, output=City | Nowhere)

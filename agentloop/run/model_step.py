@@ -22,7 +22,7 @@ from agentloop.models import (
     faulty_as_text,
     with_calls,
 )
-from agentloop.prompts import NOT_RUN, TOO_MANY_CALLS, fault_of_answer, is_told_of_text_calls
+from agentloop.prompts import FINAL_ANSWER, NOT_RUN, TOO_MANY_CALLS, fault_of_answer, is_told_of_text_calls
 from agentloop.run.state import Run
 from agentloop.sessions import Session
 from agentloop.stream import OutputDelta, TextDelta
@@ -217,10 +217,12 @@ def _judge(run: Run, answer: Answer, faults: Sequence[str | None]) -> tuple[Mess
 
 def _answers_refused(run: Run, session: Session) -> int:
     """How many answers of this run were none of the type asked for."""
-    said = takewhile(lambda entry: entry.run_id == run.id, reversed(session.context.said))
-    return sum(
-        entry.message.role == "tool" and fault_of_answer(entry.message.text) is not None for entry in said
-    )
+    entries = takewhile(lambda entry: entry.run_id == run.id, reversed(session.context.said))
+    said = [entry.message for entry in entries]
+    calls = (call for message in said for call in message.tool_calls)
+    gave = {call.id for call in calls if call.name.startswith(FINAL_ANSWER)}
+    results = (message for message in said if message.role == "tool" and message.tool_call_id in gave)
+    return sum(fault_of_answer(message.text) is not None for message in results)
 
 
 def _given_text(message: Message) -> str:
