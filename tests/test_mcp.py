@@ -471,6 +471,14 @@ def test_the_command_line_has_tools_of_servers(tmp_path: Path) -> None:
     assert "--mcp servers.json" in done.err.splitlines()[-1]
 
 
+def test_what_a_server_printed_before_it_ended_is_told_without_secrets(tmp_path: Path) -> None:
+    fails = {"command": sys.executable, "args": ["-c", "exit('no access with AKIA' + 'ABCDEFGHIJKLMNOP')"]}
+    (tmp_path / "servers.json").write_text(json.dumps(named(x=fails)))
+    done = agentloop("-p", "hello", "-m", "offline", "--mcp", "servers.json", cwd=tmp_path)
+    told = "MCP server 'x' did not start: [exit status 1] no access with [redacted: AWS key id]"
+    assert (done.status, told in done.err) == (2, True), done.err
+
+
 def test_servers_found_in_the_folder_are_used_after_a_yes_alone(tmp_path: Path) -> None:
     found = tmp_path / ".mcp.json"
     found.write_text(json.dumps(named(plain=plain(tmp_path))))

@@ -13,7 +13,8 @@ from rich.console import Console
 
 from agentloop.cli.settings import Settings
 from agentloop.cli.terminal import say, show, warn
-from agentloop.redaction import redacted
+from agentloop.errors import AgentLoopError
+from agentloop.redaction import redact_error, redacted
 from agentloop.run import Agent
 
 FILE = ".mcp.json"
@@ -59,5 +60,10 @@ async def with_mcp(agent: Agent[Any], settings: Settings, console: Console) -> A
         warn(console, redacted(line, settings.redact))
 
     mcp_tools = import_module("agentloop.integrations.mcp").mcp_tools
-    async with mcp_tools(*settings.mcp, taken=agent.registry.names, tell=tell) as tools:
-        yield replace(agent, tools=(*agent.tools, tools))
+    try:
+        async with mcp_tools(*settings.mcp, taken=agent.registry.names, tell=tell) as tools:
+            yield replace(agent, tools=(*agent.tools, tools))
+    except AgentLoopError as error:
+        # It may repeat what a server printed before it ended.
+        redact_error(error, settings.redact)
+        raise
