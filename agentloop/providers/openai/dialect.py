@@ -24,7 +24,9 @@ from agentloop.prompts import (
     FINAL_ANSWER,
     INSTRUCTIONS_IN_FRONT,
     MEDIA_NOT_TAKEN,
-    RESULT_IN_TEXT,
+    RESULT_BEGINS,
+    RESULT_ENDS,
+    mark_of,
 )
 from agentloop.providers.openai.fields import OWN_FIELDS, FieldPath
 from agentloop.providers.openai.reasoning import (
@@ -289,7 +291,7 @@ def without_calls(messages: Sequence[Json]) -> tuple[Json, ...]:
         >>> call = {"id": "a", "function": {"name": "look", "arguments": "{}"}}
         >>> said = [{"role": "assistant", "content": "", "tool_calls": [call]}]
         >>> without_calls([*said, {"role": "tool", "tool_call_id": "a", "content": "A door."}])[1]
-        {'role': 'user', 'content': '[result of a call]\\nA door.'}
+        {'role': 'user', 'content': '[result of a call, up to 788113228]\\nA door.\\n[788113228]'}
     """
     said: list[Json] = []
     answers: set[str] = set()
@@ -325,9 +327,13 @@ def _with_calls(text: str, calls: Sequence[Json]) -> str:
 
 def _parts_of(result: Json, *, label: bool) -> list[Json]:
     content = result["content"]
-    if isinstance(content, str):
-        return [{"type": "text", "text": RESULT_IN_TEXT.format(result=content) if label else content}]
-    return [{"type": "text", "text": RESULT_IN_TEXT.format(result="").strip()}, *content]
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else [*content]
+    if not label:
+        return parts
+    mark = mark_of(text_of(content))
+    around = (RESULT_BEGINS.format(mark=mark), RESULT_ENDS.format(mark=mark))
+    begins, ends = ({"type": "text", "text": text} for text in around)
+    return [begins, *parts, ends]
 
 
 def _as_user_message(parts: Sequence[Json]) -> list[Json]:
