@@ -260,7 +260,7 @@ def test_l11_a_result_is_not_compared_with_every_call_that_waits(key: str) -> No
     Compared.count = 0
     found = messages_in([("line 1", {"contents": [*calls, *results]})])
     assert found is not None
-    assert [message["role"] for message in found] == ["assistant"] * 200 + ["user"] * 200
+    assert [message["role"] for message in found] == ["assistant"] * 200 + ["assistant", "tool"] * 200
     assert Compared.count <= 400
 
 
@@ -271,7 +271,8 @@ def test_results_take_the_oldest_call_of_their_id_or_name_or_any() -> None:
     answers = [{"functionResponse": {"response": "A tree.", **result}} for result in results]
     found = messages_in([("line 1", {"contents": [{"parts": parts}, {"parts": answers}]})])
     assert found is not None
-    assert [message.get("tool_call_id") for message in found[1:]] == ["x", "x", "call_3", *[None] * 3, "y"]
+    answered = [message.get("tool_call_id") for message in found[1:]]
+    assert answered == ["x", "x", "call_3", None, "call_5", None, "call_6", None, "call_7", "y"]
 
 
 def test_the_blocks_of_an_answer_are_one_message() -> None:

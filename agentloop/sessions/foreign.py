@@ -20,7 +20,6 @@ from agentloop._plumbing.strict_json import lenient_value
 from agentloop.context import chat_messages, stub
 from agentloop.errors import UsageError
 from agentloop.messages import Json, text_of
-from agentloop.prompts import RESULT_IN_TEXT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +143,7 @@ def _of_sharegpt(values: Sequence[Json]) -> Iterator[Json]:
                 case {"from": "function_call" | "tool_call", "value": call}:
                     yield from _sharegpt_call(call, calls)
                 case {"from": "observation" | "tool" | "function_response", "value": result}:
-                    yield calls.result(None, _as_text(result))
+                    yield from calls.result(None, _as_text(result))
                 case {"from": str(speaker), "value": text}:
                     yield {"role": _SPEAKERS.get(speaker, speaker), "content": _as_text(text)}
                 case {"role": str(), "content": _}:
@@ -188,7 +187,7 @@ def _gemini_messages(content: Json, calls: "_Calls") -> Iterator[Json]:
             case {"functionCall": Mapping() as call} | {"function_call": Mapping() as call}:
                 made.append(calls.call(str(call.get("name")), call.get("args") or {}, call.get("id")))
             case {"functionResponse": Mapping() as given} | {"function_response": Mapping() as given}:
-                yield calls.result(given.get("id"), _as_text(given.get("response")), given.get("name"))
+                yield from calls.result(given.get("id"), _as_text(given.get("response")), given.get("name"))
             case Mapping():
                 parts.append(_gemini_part(part))
     role = "assistant" if content.get("role") == "model" else "user"
@@ -237,15 +236,19 @@ class _Calls:
         function = {"name": name, "arguments": _as_text(arguments)}
         return {"id": given, "type": "function", "function": function}
 
-    def result(self, call_id: object, text: str, name: object = None) -> Json:
-        """The result as a message; as a user's where no call waits for one."""
+    def result(self, call_id: object, text: str, name: object = None) -> Iterator[Json]:
+        """The result as a message, behind a call of its own where none waits for it: no user said it."""
         wanted = call_id if call_id is not None else name
         key = ("name" if call_id is None else "id", wanted)
         asked = self._asked.get(key) if wanted is None or isinstance(wanted, str) else None
         while asked:
             if (given := self._waiting.pop(asked.popleft(), None)) is not None:
-                return {"role": "tool", "tool_call_id": given, "content": text}
-        return {"role": "user", "content": RESULT_IN_TEXT.format(result=text)}
+                yield {"role": "tool", "tool_call_id": given, "content": text}
+                return
+        call = self.call(name if isinstance(name, str) and name else "unknown", {}, call_id)
+        del self._waiting[self._count]
+        yield {"role": "assistant", "content": None, "tool_calls": [call]}
+        yield {"role": "tool", "tool_call_id": call["id"], "content": text}
 
 
 FORMS = (
