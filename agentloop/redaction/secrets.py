@@ -18,6 +18,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from agentloop._plumbing.checks import shown
 from agentloop.errors import UsageError
 from agentloop.redaction.shapes import (
+    BLOCKS,
     KNOWN_SHAPES,
     MOST_CHARS,
     OF_ONE_LINE,
@@ -227,7 +228,7 @@ class Secrets:
         """What is to be replaced, and the marks that stand there already, in order and apart."""
         views = list(views_of(TextView(text)))
         shapes = self._hinted_in(views)
-        most = MOST_CHARS if PRIVATE_KEY in shapes else _NEAR_CHARS
+        most = _NEAR_CHARS if BLOCKS.isdisjoint(shapes) else MOST_CHARS
         found = self._values_in(text, views)
         taken = [(span.start, span.end) for span in found]
         look = partial(self._shaped, shapes, set[Run]())

@@ -265,17 +265,26 @@ PATTERN = (
     # One that was cut off: the lines of letters below the first.
     rf"|{_FIELDS}(?:{_BLOCK_GAP}[A-Za-z0-9+/=]{{20,100}}+){{0,{MOST_LINES}}}+"
     rf"(?:{_BLOCK_GAP}(?=[A-Za-z+/=]{{0,18}}[0-9])[A-Za-z0-9+/=]{{4,19}})?+)"
-    # https://tartarus.org/~simon/putty-snapshots/htmldoc/AppendixC.html
-    rf"|Private-Lines: [0-9]{{1,3}}(?:{_BLOCK_GAP}[A-Za-z0-9+/=]{{4,100}}+(?!-)){{1,{MOST_LINES}}}+"
-    rf"(?={_BLOCK_GAP}Private-MAC|\s{{0,4}}$)"
 )
 """A block with its first line."""
 
-PRIVATE_KEY = _ours(kind="private key", pattern=PATTERN, hints=("-----begin", "-----end ", "private-lines:"))
+PRIVATE_KEY = _ours(kind="private key", pattern=PATTERN, hints=("-----begin", "-----end "))
 """One whose first line is missing is found by its last one: no pattern does that in linear time."""
+
+# https://tartarus.org/~simon/putty-snapshots/htmldoc/AppendixC.html
+_PUTTY_KEY = _ours(
+    kind="private key",
+    pattern=rf"Private-Lines: [0-9]{{1,3}}(?:{_BLOCK_GAP}[A-Za-z0-9+/=]{{4,100}}+(?!-)){{1,{MOST_LINES}}}+"
+    rf"(?={_BLOCK_GAP}Private-MAC|\s{{0,4}}$)",
+    hints=("private-lines:",),
+)
+
+BLOCKS = frozenset({PRIVATE_KEY, _PUTTY_KEY})
+"""Those of many lines."""
 
 KNOWN_SHAPES: tuple[Shape, ...] = (
     PRIVATE_KEY,
+    _PUTTY_KEY,
     # https://platform.openai.com/docs/api-reference/authentication
     *prefixed("OpenAI key", "sk-proj- sk-svcacct- sk-admin-", rest=rf"{RUN}{{20,}}+"),
     # https://docs.anthropic.com/en/api/overview: sk-ant-api03-…
@@ -504,9 +513,10 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
     # https://github.com/bitcoin/bips/blob/master/bip-0032.mediawiki
     *prefixed("extended private key", "xprv tprv", rest=r"[1-9A-HJ-NP-Za-km-z]{107,108}(?!\w)"),
     # https://www.rfc-editor.org/rfc/rfc7518#section-6: what of a JSON Web Key is private
-    _ours(
+    *_by_first_letter(
         kind="private key",
-        pattern=rf"[\"'](?:[dk]|[pq]i?(?=[\"'][^\"']{{0,8}}[\"'][^\"']{{80}})|d[pq](?=[\"'][^\"']{{0,8}}[\"'][^\"']{{80}}))"
+        pattern="[\"']"
+        rf"(?:[dk]|[pq]i?(?=[\"'][^\"']{{0,8}}[\"'][^\"']{{80}})|d[pq](?=[\"'][^\"']{{0,8}}[\"'][^\"']{{80}}))"
         rf"[\"']{_GAP}:{_GAP}[\"']{_DENSE}(?P<secret>{RUN}{{43,}}+)(?=[\"'])",
         hints=tuple(
             f"{sign}{name}{sign}" for name in ("d", "k", "p", "q", "qi", "dp", "dq") for sign in "\"'"
@@ -737,7 +747,7 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
 )
 """Shapes of keys, tokens, private keys and assignments that are taken for secrets by default."""
 
-OF_ONE_LINE = frozenset(KNOWN_SHAPES) - {PRIVATE_KEY}
+OF_ONE_LINE = frozenset(KNOWN_SHAPES) - BLOCKS
 """Those of which no match is in more than one line."""
 
 _MOST_MARKER_CHARS = 100
