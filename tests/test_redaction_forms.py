@@ -700,6 +700,16 @@ def test_many_secrets_take_few_operations_in_however_many_writings(piece: str) -
     assert counted[1] <= 3 * counted[0]
 
 
+def test_beginnings_of_all_kinds_in_many_writings_take_few_operations() -> None:
+    secrets, counted, among_all = Secrets(), [], NASTY["all hints among all"]
+    for piece in (among_all.replace(ALL_WRITINGS, ""), among_all):
+        secrets(piece[:100])
+        with operations() as step_by_step:
+            secrets(piece * 3)
+        counted.append(step_by_step.total())
+    assert counted[1] <= 5 * counted[0]
+
+
 @pytest.mark.parametrize("said", ["my password is: none", "auth, a token, a secret"])
 def test_to_look_into_many_runs_of_base64_takes_few_operations_each(said: str) -> None:
     secrets, runs = Secrets(), 1_000

@@ -123,6 +123,9 @@ _LEAST_DENSE_CHARS = 2 * _LONG_CHARS + _DENSE_CHARS
 _FEW_VIEWS = 4
 """Each letter is looked at in so many views, however full of secrets the text is."""
 
+_MOST_SEARCHES = 600
+"""For shapes in views. Where there are more, a text is looked at as it stands and as it reads in the end."""
+
 _CHARS_AN_ANCHOR = 256
 """To search so much of a text takes no longer than to look around one place of it."""
 
@@ -232,10 +235,11 @@ class Secrets:
         found = self._values_in(text, views)
         taken = [(span.start, span.end) for span in found]
         look = partial(self._shaped, shapes, set[Run]())
+        few = len(shapes) * len(views) > _MOST_SEARCHES
         for _ in range(_MOST_ROUNDS):
-            if taken:
-                views = list(views_of(TextView(text).replaced(taken, NOTHING)))
-            if not (shaped := list(_looked(text, views, look, taken))):
+            if taken or few:
+                views = _views_without(taken, text, few=few)
+            if not (shaped := list(_looked(text, views, look, taken, few=few))):
                 break
             found = joined([*found, *shaped])
             # What stands beside a match may be one where that is gone; what is far stays as it is.
@@ -303,6 +307,8 @@ def _looked(
     views: Sequence[TextView],
     look: Callable[[Iterable[TextView]], Iterable[list[Span]]],
     taken: Sequence[Place] = (),
+    *,
+    few: bool = False,
 ) -> Iterator[Span]:
     """What is found in the views of the text without what is taken.
 
@@ -313,12 +319,16 @@ def _looked(
         before = taken
         for spans in look(views):
             yield from spans
-            full = [*_full(text, spans)] if len(views) > _FEW_VIEWS else []
+            full = [*_full(text, spans)]
             yield from full
             inner = [(span.start + _LONG_CHARS, span.end - _LONG_CHARS) for span in full]
             if inner and (taken := [*_merged([*taken, *inner])]) != before:
-                views = list(views_of(TextView(text).replaced(taken, NOTHING)))
+                views = _views_without(taken, text, few=few)
                 break
+
+
+def _views_without(taken: Sequence[Place], text: str, *, few: bool) -> list[TextView]:
+    return list(views_of(TextView(text).replaced(taken, NOTHING), few=few))
 
 
 def _full(text: str, spans: Iterable[Span]) -> Iterator[Span]:

@@ -188,17 +188,19 @@ class TextView:
         return [0, *accumulate(map(len, self._read))], [0, *accumulate(map(len, self._written))]
 
 
-def views_of(view: TextView) -> Iterator[TextView]:
+def views_of(view: TextView, *, few: bool = False) -> Iterator[TextView]:
     """The view itself and as it reads decoded, again and again; each also without what is not seen.
 
-    A colour parts words in one view (one before a key) and is gone in the next (one inside).
+    A colour parts words in one view (one before a key) and is gone in the next (one inside). The `few` are
+    the view itself and what is decoded as often as can be.
     """
     layers = [view]
     while len(layers) <= _MOST_LAYERS and (decoded := layers[-1].decoded()) is not layers[-1]:
         layers.append(decoded)
-    for layer in layers[:-1]:
+    for layer in layers[:-1][: 1 if few else None]:
         yield layer
-        yield from layer.seen_of_mixed()
+        if not few:
+            yield from layer.seen_of_mixed()
     yield layers[-1]
     yield from layers[-1].seen()
 
