@@ -53,6 +53,15 @@ MOST_IMPORT_RECORDS = 500_000
 MOST_KEYS = 10_000
 """Keys of one object in it: a message has ten, a table that somebody made an object hundreds."""
 
+MOST_KEY_PARTS = 20
+"""Parts of one dotted key of a TOML file: Python's parser takes memory by the square of them."""
+
+MOST_SETTINGS = 200
+"""Keys of a configuration file: there are some fifty."""
+
+MOST_SETTING_VALUES, MOST_SETTING_NAME_CHARS = 1_000, 10_000
+"""Values of one setting, and characters of all names in one that names files: each is looked for."""
+
 MOST_MCP_BYTES = 16_000_000
 """One message of an MCP server: a picture of 10 MB is in it as text."""
 

@@ -221,13 +221,28 @@ def test_a_file_that_is_none_stops_no_look_at_the_settings(tmp_path: Path) -> No
         ('system = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD"', "system holds a secret"),
         ('base-url = "https://me:pa55word-x@host/v1"', "base-url holds a secret"),
         ('header = ["Authorization: Bearer abcdef0123456789"]', "header holds a secret"),
+        ("system" + ".a" * 50_000 + " = 1", "a key of more than 20 parts"),
+        ("extra" + " . 'a b'" * 50_000 + " = 1", "a key of more than 20 parts"),
+        (f"extra = {'{a.b.c.d.e.f.g.h.i = ' * 200}1{'}' * 200}", "extra holds a number too long"),
+        (f"timeout = {'9' * 5_000}", "is no TOML"),
+        (f"timeout = 0x{'f' * 5_000}", "timeout holds a number too long"),
+        ("\n".join(f"a{each} = 1" for each in range(90_000)), "90,000 keys"),
+        ("allow = [" + '"a",' * 200_000 + "]", "allow has 200,000 values"),
+        (f"skills = '{'a' * 900_000}'", "skills names files in more than 10,000 characters"),
     ],
+    ids=lambda text: text[:60],
 )
 def test_what_a_project_says_wrongly_is_one_line(text: str, fault: str, tmp_path: Path) -> None:
     project_says(tmp_path, text)
     line = refused(tmp_path)
     assert fault in line
     assert ".agentloop.toml" in line
+
+
+@pytest.mark.parametrize("text", ["tool = 'agentloop'", "tool = 5 # agentloop", "[[tool]]\nagentloop = 1"])
+def test_what_is_no_table_of_tools_says_nothing(text: str, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(text)
+    assert shown(tmp_path)["system"]["from"] == "default"
 
 
 def test_a_file_that_is_a_pipe_or_no_text_is_one_line(tmp_path: Path) -> None:

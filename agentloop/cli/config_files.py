@@ -21,7 +21,9 @@ import platformdirs
 
 from agentloop._plumbing.checks import shown
 from agentloop._plumbing.files import read_path, text_of
+from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.private_files import make_private_folder, refused
+from agentloop.bounds import MOST_KEY_PARTS, MOST_SETTING_NAME_CHARS, MOST_SETTING_VALUES, MOST_SETTINGS
 from agentloop.cli.files import project_folders, whole_file
 from agentloop.cli.options import KNOWN, KnownOption
 from agentloop.cli.values import read
@@ -35,6 +37,9 @@ KEYS: Mapping[str, KnownOption] = {
 PROJECT = ".agentloop.toml"
 USER = "config.toml"
 _TRUSTED = "trusted"
+_LONG_KEY = pattern(
+    r"""(?:(?:(?<![\w-])[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){%d}""" % MOST_KEY_PARTS  # noqa: UP031
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +162,8 @@ def project_file() -> ConfigFile | None:
         if path.name == PROJECT:
             table = table_of(path, text)
         elif "agentloop" in text:
-            table = table_of(path, text).get("tool", {}).get("agentloop")
+            tools = table_of(path, text).get("tool")
+            table = tools.get("agentloop") if isinstance(tools, dict) else None
         else:
             continue
         if table is not None:
@@ -237,17 +243,21 @@ def table_of(path: Path | str, text: str) -> dict[str, Any]:
     """What the text says.
 
     Raises:
-        UsageError: it is no TOML.
+        UsageError: it is no TOML, or has a key of very many parts.
     """
+    if _LONG_KEY.search(text):
+        raise UsageError(f"{path} has a key of more than {MOST_KEY_PARTS} parts: there is no such setting")
     try:
         return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is no TOML: {error}") from error
 
 
 def _read(path: Path, table: Any, *, is_project: bool = False) -> ConfigFile:
     if not isinstance(table, dict):
         raise UsageError(f"{path}: agentloop must be a table, not {shown(table)}")
+    if len(table) > MOST_SETTINGS:
+        raise UsageError(f"{path} has {len(table):,} keys, more than there are settings: leave out most")
     said, faults = dict[str, Any](), list[UsageError]()
     for key, value in table.items():
         try:
@@ -260,19 +270,27 @@ def _read(path: Path, table: Any, *, is_project: bool = False) -> ConfigFile:
             said[name] = value
         except UsageError as error:
             faults.append(UsageError(f"{path}: {error}"))
+        except (ValueError, RecursionError):
+            faults.append(
+                UsageError(f"{path}: {key} holds a number too long to write, or is nested too deep")
+            )
     return ConfigFile(path=path, said=said, faults=faults)
 
 
 def _value(key: str, value: Any) -> Any:
     """The value as the command line would give it; False for a switch that is off."""
-    option = KEYS[key]
+    option, listed = KEYS[key], _listed(value)
+    if len(listed) > MOST_SETTING_VALUES:
+        raise UsageError(f"{key} has {len(listed):,} values: give it at most {MOST_SETTING_VALUES:,}")
+    if option.names_files and sum(map(len, map(str, listed))) > MOST_SETTING_NAME_CHARS:
+        raise UsageError(f"{key} names files in more than {MOST_SETTING_NAME_CHARS:,} characters: name fewer")
     if option.is_switch:
         if isinstance(value, bool):
             return value
         raise UsageError(f"{key} must be true or false, not {shown(value)}")
     if option.is_repeated:
-        if all(isinstance(each, str) and each.strip() for each in _listed(value)):
-            return tuple(_listed(value))
+        if all(isinstance(each, str) and each.strip() for each in listed):
+            return tuple(listed)
         raise UsageError(f"{key} must be a list of texts, not {shown(value)}")
     if key == "extra" and isinstance(value, dict):
         return json.dumps(value, default=str)
