@@ -19,7 +19,7 @@ from agentloop.bounds import (
     MOST_NESTED,
     MOST_REDIRECTS,
 )
-from agentloop.errors import BadAnswerError
+from agentloop.errors import BadAnswerError, ModelUnavailableError
 from agentloop.messages import Message, ToolCall
 from agentloop.testing import ScriptedModel
 from tests.server_kit import answer_of, at_once, error_of
@@ -172,12 +172,20 @@ async def test_nothing_goes_to_another_server(status: int, stream: bool, kind: t
 
 
 @pytest.mark.parametrize(
-    "there", ["ftp://127.0.0.1/v1", "//elsewhere.invalid/v1", "http://[", "http://localhost:1/"]
+    "there",
+    [
+        *("ftp://127.0.0.1/v1", "//elsewhere.invalid/v1", "http://[", "http://localhost:1/"),
+        *("/v1/\x01", "http://\x1b[31melsewhere/", f"http://{'a' * 50_000}/"),
+    ],
+    ids=lambda there: there[:20],
 )
 async def test_nor_to_what_is_no_address_of_its_own(there: str) -> None:
     async with raw(led(there)) as server:
-        assert isinstance(await error_of(model_at(server.url)), BadAnswerError)
+        error = await error_of(model_at(server.url))
+    assert isinstance(error, BadAnswerError)
+    assert "sends requests on" in str(error)
     assert len(server.bodies) == 1
+    assert len(str(error)) < 1_000
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
@@ -187,6 +195,14 @@ async def test_the_same_server_gets_the_same_request_again(status: int) -> None:
     assert server.bodies[0] == server.bodies[1]
     assert server.heads[1].startswith("POST /v1/there?a=b ")
     assert "authorization: bearer sk-test" in server.heads[1].lower()
+
+
+@pytest.mark.parametrize("unit", [b"X-Header: x\r\n", b"HTTP/1.1 100 Continue\r\n\r\n"])
+async def test_headers_without_end_are_given_up(unit: bytes) -> None:
+    begun = b"" if unit.startswith(b"HTTP") else b"HTTP/1.1 200 OK\r\n"
+    async with raw(begun, tail=unit) as server:
+        error = await error_of(model_at(server.url, timeout_seconds=0.1))
+    assert isinstance(error, ModelUnavailableError)
 
 
 async def test_what_is_to_be_seen_elsewhere_is_only_looked_at() -> None:

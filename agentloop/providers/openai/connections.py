@@ -18,6 +18,7 @@ from agentloop._plumbing.aio import to_its_end
 from agentloop.bounds import MOST_ERROR_BYTES, MOST_MODELS_BYTES, MOST_REDIRECTS
 from agentloop.errors import UsageError
 from agentloop.providers.openai.server import Server, is_loopback
+from agentloop.providers.openai.sse import SIGNS_OF_LIFE_FACTOR
 
 _MOST_SECONDS = 10.0
 _SEE_OTHER = 303
@@ -25,6 +26,7 @@ _FOLLOWED = frozenset({301, 302, _SEE_OTHER, 307, 308})
 _KEPT = frozenset({b"retry-after", b"retry-after-ms", b"location", b"x-request-id"})
 
 _CONNECT_SECONDS = 10.0
+_SHOWN_CHARS = 100
 
 _NO_KEY = "sent by ServerClient"
 """What the client, which wants a key, has in its place."""
@@ -65,7 +67,8 @@ class ServerClient(httpx2.AsyncClient):
         Where the server sends it on to another of its own addresses, it is sent again there.
 
         Raises:
-            RedirectError: it sends it on to another server, or in circles.
+            RedirectError: it sends it on to another server, to what is no address, or in circles.
+            httpx2.ReadTimeout: nothing but signs of life came for too long.
         """
         follows = options.get("follow_redirects") is not False
         streams = options.get("stream", False)
@@ -73,18 +76,30 @@ class ServerClient(httpx2.AsyncClient):
         for _ in range(MOST_REDIRECTS + 1):
             request.headers.pop("authorization", None)
             request.headers.update(self._own_headers)
-            response = await super().send(request, **options)
+            response = await self._begun(request, **options)
             if not (follows and response.status_code in _FOLLOWED and response.has_redirect_location):
                 return response if response.is_success and streams else await _with_short_body(response)
             await response.aclose()
             request = self._led(request, response)
         raise RedirectError("in circles", request=request)
 
+    async def _begun(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """What is answered, up to its headers: a server may send parts of them, or of others, for ever."""
+        silence = self.timeout.read
+        try:
+            async with asyncio.timeout(None if silence is None else silence * SIGNS_OF_LIFE_FACTOR):
+                return await super().send(request, **options)
+        except TimeoutError:
+            raise httpx2.ReadTimeout("the headers have no end", request=request) from None
+
     def _led(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Request:
         """The request to where it is led; but for `See Other` it stays the POST that it was."""
-        url = request.url.join(response.headers["location"])
+        try:
+            url = request.url.join(response.headers["location"])
+        except (httpx2.InvalidURL, ValueError) as error:
+            raise RedirectError("to what is no address", request=request) from error
         if not self._is_own(url):
-            host = f"{url.scheme}://{url.netloc.decode('ascii', 'replace')}"
+            host = f"{url.scheme}://{url.netloc.decode('ascii', 'replace')}"[:_SHOWN_CHARS]
             raise RedirectError(f"to another server, {host}, which got nothing", request=request)
         left = {"host", "cookie"}
         method, content = request.method, request.content
