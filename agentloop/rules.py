@@ -39,24 +39,43 @@ _RUNS_OTHERS: Sequence[tuple[str, str, bool]] = (
     ),
     (_SHELL, ".*", False),
     (r"(busy|toy)box|chroot|doas|fakeroot|nsenter|pkexec|proot|runuser|s[gu]|su-exec|gosu|sudo", ".*", True),
-    (r"dbus-run-session|ld(-linux.*)?\.so.*|logsave|numactl|perf|setpriv|ssh-agent|unshare", ".*", True),
+    (
+        r"dbus-run-session|ld(-linux.*)?\.so.*|logsave|numactl|perf|qemu-.*|setpriv|ssh-agent|unshare",
+        ".*",
+        True,
+    ),
     (r"env", r"-[a-zA-Z0]*S.*|--s.*", False),
     (r"chrt|env|flock|ionice|nice|nohup|prlimit|setarch|setsid|stdbuf|systemd-run|taskset", ".*", True),
-    (r"gdb|ltrace|parallel|script|strace|timeout|valgrind|watch|xargs|xvfb-run", ".*", True),
+    (
+        r"capsh|catchsegv|chpst|daemon|daemonize|ltrace|parallel|script|strace|timeout|valgrind|watch|xargs|xvfb-run",
+        ".*",
+        True,
+    ),
     (r"ccache|chronic|dumb-init|eatmydata|faketime|proxychains4?|rlwrap|start-stop-daemon", ".*", True),
     (r"ifne|runcon|tini|torsocks|unbuffer", ".*", True),
     (r"find", "-(exec|ok)(dir)?", True),
+    (r"ip", "exec", True),
     (r"fd|fdfind", r"-[a-zA-Z]*[xX].*|--exec.*", True),
-    (r"at|batch|bwrap|crontab|entr|expect|firejail|screen|socat|tmux|watchexec", ".*", False),
+    (r"alias|at|batch|bind|bwrap|complete|crontab|enable|entr|expect|firejail|gdb|guix|hash", ".*", False),
+    (r"nix-shell|screen|socat|tmux|watchexec|wine", ".*", False),
     (r"compgen|ed|emacs|ex|g?vim?|hyperfine|julia|mapfile|nvim|osascript|R|Rscript|tclsh", ".*", False),
-    (r"g?sed", r"(.*[^\w-])?[0-9giImMp]*e([\s;}].*)?|-[a-zA-Z]*f.*|--file.*", False),
+    (
+        r"elixir|elvish|erl|ghci?|groovy|guile|jshell|kotlin|nu|ocaml|octave|racket|sbcl|scala|swipl",
+        ".*",
+        False,
+    ),
+    (r"wish|xonsh", ".*", False),
+    (r"mariadb|mysql|psql|sqlite3", r".*(\\!|\.she|\.sy|\b(program|system)\b).*", False),
+    (r"g?sed", r"(.*[^\w-])?[0-9giImMp]*e([\s;}].*)?|-[a-zA-Z]*f.*|--fi.*", False),
     (r"g?(sort|split)", r"--(co|fi).*", False),
-    (r"bunx|g?make|just|ninja|nox|npx|pnpx|rake|tox|uvx", ".*", False),
+    (r"ant|bazel|bunx|cmake|g?make|gradle|just|mvn|ninja|nox|npx|pnpx|rake|scons|tox|uvx", ".*", False),
     (r"mosh|rsh|sftp|ssh|sshpass", ".*", False),
     (r"scp", r"-[a-zA-Z0-9]*[DFSo].*", False),
     (r"nc|ncat|netcat", r"-[a-zA-Z]*[ce].*", False),
     (r"tcpdump", r"-[a-zA-Z]*z.*", False),
-    (r"man", r"-[a-zA-Z]*[HP].*", False),
+    (r"man", r"-[a-zA-Z]*[HP].*|--ht.*", False),
+    (r"wget", r"-e.*|--ex.*", False),
+    (r"zip", r"-[a-zA-Z]*TT.*", False),
     (r"fzf|rg", r"--(bind|hostname-bin|pre|preview)(=.*)?", False),
     (r"emacsclient|gnuplot", r"-e.*|--eval.*", False),
     (
@@ -70,12 +89,13 @@ _RUNS_OTHERS: Sequence[tuple[str, str, bool]] = (
         "attach|debug|exec|run|rsh|shell|ssh",
         False,
     ),
-    (r"[gmn]?awk", r".*(system|\|).*|-f.*|--file.*", False),
+    (r"[gmn]?awk", r".*(system|\||@include|@load).*|-[Efil].*|--(ex|fi|in|lo).*", False),
     (
         r"git",
-        r"[a-zA-Z0-9-]+\..*=.*|--(conf|exe|ext|open|rece|upl).*|-[a-ln-z]*(O|x).*|ext::.*|filter-branch|foreach|run"
-        r"|(?i:alias\..*|.*\.(askpass|clean|cmd|command|difffilter|driver|editor|external|fsmonitor|gitproxy"
-        r"|helper|hookspath|pager|path|process|program|smudge|sshcommand|templatedir|textconv))",
+        r"[a-zA-Z0-9-]+\..*=.*|--(conf|exe|ext|open|rece|upl).*|-[a-ln-z]*(O|x).*|ext::.*|filter-branch|foreach|instaweb"
+        r"|remote-ext|run|web--browse|(?i:(alias|pager|protocol)\..*|.*\.\w*(askpass|browser|clean|cmd|command"
+        r"|difffilter|driver|editor|external|fsmonitor|gitproxy|helper|hook|hookspath|httpd|pack|pager|path|process"
+        r"|program|server|smudge|templatedir|textconv|tunnel|update|vcs))",
         False,
     ),
     (r"git", r"clone -[a-zA-Z]*u.*", False),
@@ -84,7 +104,7 @@ _RUNS_OTHERS: Sequence[tuple[str, str, bool]] = (
     (r"node(js)?", r"|-|-[a-z]*[ep].*|--(eval|import|print|require).*", False),
     (r"php[0-9.]*", r"|-|-[BREr].*", False),
     (r"rsync", r"-[a-zA-Z]*e.*|--rs(h|ync-path).*", False),
-    (r"(bsd|g)?tar", r"-[a-zA-Z]*[FI].*|--(checkpoint-a|info-s|new-v|rmt|rsh|to-c|use-c).*", False),
+    (r"(bsd|g)?tar", r"(-|[crtux])[a-zA-Z]*[FI].*|--(checkpoint-a|info-s|new-v|rmt|rsh|to-c|use-c).*", False),
 )
 """What runs other commands: its name, a word behind it that makes it do so (nothing stands for no word; of
 several each must be there), and whether what it runs stands there to be seen. Not all there are; what is not
@@ -270,7 +290,7 @@ class _Line:
 
     def touches(self, wanted: str) -> bool:
         """Whether the pattern meets any part of it, wherever that stands, as far as can be seen."""
-        return any(_meets(words, wanted) for words in self._all_parts())
+        return any(_meets(each, wanted) for words in self._all_parts() for each in _without_options(words))
 
     def is_covered(self, patterns: Sequence[str]) -> bool:
         """Whether patterns meet all of it."""
@@ -302,6 +322,18 @@ class _Line:
             for said in (word for words in self.parts for word in words if " " in word):
                 for words in _line(said).parts:
                     yield from _runs(words)
+
+
+def _without_options(words: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The command, and what it is without the options before its first other word, as in `git -C x push`.
+
+    Nobody knows here which of them take a value, so each that may be one is left out too.
+    """
+    yield words
+    for at in range(1, min(len(words), _MOST_WORDS) - 1):
+        if words[at][:1] != "-" and (at == 1 or words[at - 1][:1] != "-"):
+            return
+        yield (words[0], *words[at + 1 :])
 
 
 def _runs(words: Sequence[str], depth: int = 0) -> Iterator[Sequence[str]]:

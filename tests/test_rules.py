@@ -207,13 +207,23 @@ NO_RM = Rules(allow=["shell"], deny=["shell(rm *)", "shell(git push*)"])
         ("scp -S rm a b:c", "deny"),
         ("man -P 'rm x' ls", "deny"),
         ("rlwrap rm x", "deny"),
+        ("git -C x push", "deny"),
+        ("git --no-pager push -f", "deny"),
+        ("git -P -C 'a b' --git-dir=x push", "deny"),
+        ("env git -c a=b -C x push", "deny"),
+        ("git -C x log push", "allow"),
+        ("git log push", "allow"),
+        ("git --version", "allow"),
+        ("ip netns exec x rm y", "deny"),
+        ("alias l=rm; ls", "ask"),
+        ("hash -p /bin/rm ls; ls x", "deny"),
     ],
 )
 def test_what_is_denied_is_found_wherever_it_stands(line: str, verdict: str) -> None:
     assert NO_RM.verdict("run_command", {"command": line}, kind="shell") == verdict
 
 
-RUN_OTHERS = """
+RUN_OTHERS = r"""
 npx x
 bunx x
 npm run x
@@ -232,6 +242,29 @@ awk 'BEGIN { system("x") }'
 gawk '{ print | "x" }'
 awk -f x
 git -c alias.log='!x' log
+git config gpg.ssh.defaultKeyCommand x
+git config pager.log x
+git config remote.x.uploadpack x
+git config sendemail.smtpServer x
+git config submodule.x.update '!x'
+git config imap.tunnel x
+git config web.browser x
+git remote-ext a x
+alias ls=x
+enable -f x y
+hash -p x ls
+gdb -ex 'shell x' y
+sqlite3 f '.shell x'
+psql -c '\! x'
+awk -E x f
+awk -l x f
+awk '@load "x"'
+sed --fil=x f
+tar xfI a x
+man --html=x ls
+wget -e use_askpass=x a
+zip -TTx a b
+cmake -P x
 git -c core.pager=x log
 git config alias.log '!x'
 git submodule foreach x

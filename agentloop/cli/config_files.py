@@ -160,7 +160,7 @@ def project_file() -> ConfigFile | None:
     for path in _candidates():
         text = text_of(path)
         if path.name == PROJECT:
-            table = table_of(path, text)
+            table: Any = table_of(path, text)
         elif "agentloop" in text:
             tools = table_of(path, text).get("tool")
             table = tools.get("agentloop") if isinstance(tools, dict) else None
