@@ -249,6 +249,25 @@ def test_keys_typed_ahead_answer_no_question(tmp_path: Path) -> None:
     assert provider.bodies[-1]["messages"][-1]["content"] == "not run: a person said no: not mine"
 
 
+def test_nothing_of_a_call_steers_the_line_that_changes_it(tmp_path: Path) -> None:
+    command = "echo '\u202e\u2066\x9b2J\x07'"
+    with StrictProvider(
+        [Reply(calls=[calling("run_command", command=command)]), Reply(text="end")]
+    ) as provider:
+        options = ("--base-url", provider.url, "--ask", "shell", "--window", "32k")
+        with terminal("write the notes", *options, cwd=tmp_path) as screen:
+            screen.wait_for("run it? yes, no, edit, always:")
+            screen.type("e\n")
+            shown = screen.wait_for("arguments:") + screen.wait_for("\\u0007")
+            screen.type("\n")
+            shown += screen.wait_for("end")
+            screen.wait_for(READY)
+            screen.type("/quit\n")
+            assert screen.end() == 0
+    assert not {*"\u202e\u2066\x9b\x07"} & {*shown}
+    assert f"\n{command[6:-1]}\n" in provider.bodies[-1]["messages"][-1]["content"]
+
+
 def test_the_chat_lists_what_waits(tmp_path: Path) -> None:
     waiting(tmp_path, *ASK)
     with (

@@ -15,7 +15,7 @@ from rich.text import Text
 from agentloop._plumbing.truncate import head
 from agentloop.approvals import ApprovalReply, Approve, Pending, Reject
 from agentloop.cli.approvals import arguments_in, who
-from agentloop.cli.terminal import line_of, printable
+from agentloop.cli.terminal import escaped, line_of, printable
 from agentloop.errors import UsageError
 from agentloop.workspace import Folder, WorkspaceError
 
@@ -64,7 +64,7 @@ class Asking:
                 case "n" | "no":
                     return Reject(await self._line.prompt_async("why not? "), by=who())
                 case "e" | "edit":
-                    text = json.dumps(pending.arguments, ensure_ascii=False)
+                    text = escaped(json.dumps(pending.arguments, ensure_ascii=False))
                     try:
                         edited = arguments_in(await self._line.prompt_async("arguments: ", default=text))
                     except UsageError as error:
