@@ -65,6 +65,9 @@ MOST_SETTING_VALUES, MOST_SETTING_NAME_CHARS = 1_000, 10_000
 MOST_MCP_BYTES = 16_000_000
 """One message of an MCP server: a picture of 10 MB is in it as text."""
 
+MOST_MCP_ASKED = 100
+"""What an MCP server may ask before it reads an answer: honest ones ask one or two things at a time."""
+
 MOST_MCP_TOOLS = 128
 """Tools of one MCP server. OpenAI takes so many in a request, of all servers together."""
 

@@ -15,12 +15,14 @@ class Behaviour(TypedDict, total=False):
     """What this life does: which tools it has, at which message it dies: before, amid or after its answer.
 
     Before it says anything it `meets` others, each at the end of a named pipe that it opens to read or write.
+    One that `only_says` something says it for ever, and reads nothing.
     """
 
     tools: list[dict[str, Any]]
     die_at: int
     die: str
     garbage: str
+    only_says: str
     silent: list[str]
     words: str
     meets: list[tuple[str, str]]
@@ -43,8 +45,12 @@ class Plain:
         """Answer until the input ends."""
         for pipe, mode in self.behaviour.get("meets", []):
             Path(pipe).open(mode).close()  # returns when the other end is open too
+        while words := self.behaviour.get("only_says"):
+            sys.stdout.write(words)
         for number, line in enumerate(sys.stdin, 1):
             asked = json.loads(line)
+            if "method" not in asked:  # an answer to what its garbage asks
+                continue
             dies = self.behaviour.get("die_at") == number
             how = self.behaviour.get("die", "before")
             if dies and how == "before":

@@ -257,6 +257,19 @@ async def test_a_message_beyond_all_bounds_ends_the_server(
             pass
 
 
+async def test_one_that_asks_for_ever_and_reads_no_answer_is_ended(tmp_path: Path) -> None:
+    asks = '{"jsonrpc": "2.0", "id": 5, "method": "ping"}\n' * 1_000
+    with pytest.raises(UsageError, match="did not start: it asks more than 100 things and reads no answer"):
+        async with over_pipes(tmp_path, {"only_says": asks}):
+            pass
+
+
+async def test_one_that_asks_a_little_is_answered(tmp_path: Path) -> None:
+    asks = '{"jsonrpc": "2.0", "id": 5, "method": "ping"}\n' * 50
+    async with over_pipes(tmp_path, {"garbage": asks}) as tools:
+        assert (await answer_of(tools, "say", text="on")).text == '{"text": "on"}'
+
+
 @pytest.mark.many(60, 5)
 @given(st.integers(1, 9), st.sampled_from(["before", "amid", "after"]))
 async def test_one_that_dies_at_a_drawn_moment_is_told_of_and_begun_again(at: int, how: str) -> None:

@@ -26,7 +26,7 @@ from agentloop._plumbing.host_logging import leave_to_host, warn
 from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.to_text import first_line
 from agentloop._plumbing.truncate import beginning, head
-from agentloop.bounds import MOST_MCP_BYTES, MOST_MCP_SCHEMA_CHARS, MOST_MCP_TOOLS
+from agentloop.bounds import MOST_MCP_ASKED, MOST_MCP_BYTES, MOST_MCP_SCHEMA_CHARS, MOST_MCP_TOOLS
 from agentloop.compaction import COMPACT
 from agentloop.errors import ToolDefinitionError, UsageError
 from agentloop.extras import missing_extra
@@ -460,17 +460,34 @@ async def _over_stdio(server: McpServer) -> AsyncIterator[Any]:
             said, heard = anyio.create_memory_object_stream[SessionMessage | Exception](0)
             asked, sent = anyio.create_memory_object_stream[SessionMessage](100)
             async with said, heard, asked, sent, anyio.create_task_group() as group:
-                complaints = bytearray()
+                complaints, unanswered = bytearray(), _Unanswered()
                 group.start_soon(_drain, process, complaints)
-                group.start_soon(_read, process, said, complaints)
-                group.start_soon(_write, process, sent)
+                group.start_soon(_read, process, said, complaints, unanswered)
+                group.start_soon(_write, process, sent, unanswered)
                 yield heard, asked
                 group.cancel_scope.cancel()
         finally:
             await to_its_end(_end(process, mark))
 
 
-async def _read(process: Process, said: Any, complaints: bytearray) -> None:
+class _Unanswered:
+    """Counts what a server asks and has no answer to: it may ask for ever, and read nothing."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def asked(self, message: mcp_types.JSONRPCMessage) -> None:
+        if not isinstance(message, mcp_types.JSONRPCRequest):
+            return
+        self._count += 1
+        if self._count > MOST_MCP_ASKED:
+            raise _EndedError(f"it asks more than {MOST_MCP_ASKED} things and reads no answer")
+
+    def answered(self, message: mcp_types.JSONRPCMessage) -> None:
+        self._count -= isinstance(message, mcp_types.JSONRPCResponse | mcp_types.JSONRPCError)
+
+
+async def _read(process: Process, said: Any, complaints: bytearray, unanswered: _Unanswered) -> None:
     """Hand on each message that the server prints; what is none was meant for people."""
     assert process.stdout
     while line := await _line(process.stdout):
@@ -479,6 +496,7 @@ async def _read(process: Process, said: Any, complaints: bytearray) -> None:
         except ValueError:
             await asyncio.sleep(0)
             continue
+        unanswered.asked(message)
         await said.send(SessionMessage(message))
     with anyio.move_on_after(GRACE_SECONDS):
         await process.wait()
@@ -494,13 +512,14 @@ async def _line(stream: asyncio.StreamReader) -> bytes:
         raise _EndedError(f"it sent a message of more than {MOST_MCP_BYTES:,} bytes") from error
 
 
-async def _write(process: Process, sent: Any) -> None:
+async def _write(process: Process, sent: Any, unanswered: _Unanswered) -> None:
     assert process.stdin
     with suppress(ConnectionError):  # who reads tells how it ended
         async for each in sent:
             text = each.message.model_dump_json(by_alias=True, exclude_unset=True)
             process.stdin.write(f"{text}\n".encode())
             await process.stdin.drain()
+            unanswered.answered(each.message)
 
 
 async def _drain(process: Process, complaints: bytearray) -> None:
