@@ -4,6 +4,7 @@ import json
 import random
 import re
 import string
+import tracemalloc
 from base64 import b64encode, encodebytes, urlsafe_b64encode
 from collections.abc import Callable, Iterator, Sequence
 from itertools import cycle
@@ -741,3 +742,16 @@ def test_what_a_pattern_repeats_is_bounded_or_never_given_back(shape: Shape) -> 
     parsed = re._parser.parse(shape.pattern, re.ASCII)  # type: ignore[attr-defined]
     tried = [most for kind, most in repeats(parsed) if kind != "POSSESSIVE_REPEAT"]
     assert max(tried, default=0) <= MOST_TIMES
+
+
+@pytest.mark.parametrize("unit", ["%41", "\\u0041", "a\u200b", "\x1b[0m"])
+def test_a_text_of_nothing_but_escapes_takes_memory_within_a_bound(unit: str) -> None:
+    redact, text = Secrets(), unit * (300_000 // len(unit))
+    redact(unit * 10)  # what is made once is no part of it
+    tracemalloc.start()
+    try:
+        assert redact(text) == text
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 75 * len(text)

@@ -7,6 +7,7 @@ the secret stands as it is. They are made in time linear in the text.
 
 import json
 import string
+from array import array
 from binascii import a2b_base64
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -78,8 +79,9 @@ class TextView:
         self.since: TextView | None = None
         """One that is looked at before this one, and of which this one is."""
         self._of: TextView | None = None
-        self._written: list[str] = []
-        self._read: list[str] = []
+        # Lengths alone, as bare numbers: each letter of a text of megabytes may be escaped.
+        self._written = array("I")
+        self._read = array("I")
 
     def replaced(self, spans: Sequence[tuple[int, int]], letter: str) -> "TextView":
         """The view with this letter for each span; they are in order and apart."""
@@ -179,13 +181,21 @@ class TextView:
         read = parts.copy()
         read[1::2] = letters
         view = TextView("".join(read))
-        view._of, view._written, view._read = self, parts, read
+        view._of, view._written, view._read = self, _lengths(parts), _lengths(read)
         return view
 
     @cached_property
-    def _edges(self) -> tuple[list[int], list[int]]:
+    def _edges(self) -> tuple["array[int]", "array[int]"]:
         """Where the parts begin and end here, and where they were written."""
-        return [0, *accumulate(map(len, self._read))], [0, *accumulate(map(len, self._written))]
+        return _sums(self._read), _sums(self._written)
+
+
+def _lengths(parts: Iterable[str]) -> "array[int]":
+    return array("I", map(len, parts))
+
+
+def _sums(lengths: "array[int]") -> "array[int]":
+    return array("Q", accumulate(lengths, initial=0))
 
 
 def views_of(view: TextView, *, few: bool = False) -> Iterator[TextView]:
