@@ -65,6 +65,9 @@ MOST_SETTING_VALUES, MOST_SETTING_NAME_CHARS = 1_000, 10_000
 MOST_MCP_BYTES = 16_000_000
 """One message of an MCP server: a picture of 10 MB is in it as text."""
 
+MOST_MCP_VALUES = 100_000
+"""Lists and objects in one message of an MCP server over pipes: each takes a kilobyte when it is read."""
+
 MOST_MCP_ASKED = 100
 """What an MCP server may ask before it reads an answer: honest ones ask one or two things at a time."""
 

@@ -248,13 +248,17 @@ async def test_garbage_on_standard_output_is_passed_over(tmp_path: Path) -> None
         assert (await answer_of(tools, "say", text="on")).text == '{"text": "on"}'
 
 
-async def test_a_message_beyond_all_bounds_ends_the_server(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(mcp, "MOST_MCP_BYTES", 10_000)
-    with pytest.raises(UsageError, match="did not start: it sent a message of more than 10,000 bytes"):
-        async with over_pipes(tmp_path, {"garbage": "x" * 100_000}):
+@pytest.mark.parametrize("words", ["x" * 16_100_000, f"[{'{},' * 100_000}{{}}]\n"], ids=len)
+async def test_a_message_beyond_all_bounds_ends_the_server(words: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="did not start: it sent a message of more than 16,000,000 bytes"):
+        async with over_pipes(tmp_path, {"garbage": words}):
             pass
+
+
+async def test_lists_in_a_text_are_none_of_the_message(tmp_path: Path) -> None:
+    async with over_pipes(tmp_path, {}) as tools:
+        text = '{"a": []}' * 60_000
+        assert json.loads((await answer_of(tools, "say", text=text)).text) == {"text": text}
 
 
 async def test_one_that_asks_for_ever_and_reads_no_answer_is_ended(tmp_path: Path) -> None:

@@ -26,7 +26,13 @@ from agentloop._plumbing.host_logging import leave_to_host, warn
 from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.to_text import first_line
 from agentloop._plumbing.truncate import beginning, head
-from agentloop.bounds import MOST_MCP_ASKED, MOST_MCP_BYTES, MOST_MCP_SCHEMA_CHARS, MOST_MCP_TOOLS
+from agentloop.bounds import (
+    MOST_MCP_ASKED,
+    MOST_MCP_BYTES,
+    MOST_MCP_SCHEMA_CHARS,
+    MOST_MCP_TOOLS,
+    MOST_MCP_VALUES,
+)
 from agentloop.compaction import COMPACT
 from agentloop.errors import ToolDefinitionError, UsageError
 from agentloop.extras import missing_extra
@@ -381,6 +387,14 @@ def _why(error: BaseException) -> str:
     return beginning(first_line(error), _MOST_TOLD_CHARS)
 
 
+_TOO_LONG = f"it sent a message of more than {MOST_MCP_BYTES:,} bytes, or {MOST_MCP_VALUES:,} values"
+_STRING = pattern(rb'"(?:[^"\\]++|\\[\s\S])*+"')
+
+
+def _values_in(line: bytes) -> int:
+    return line.count(b"{") + line.count(b"[")
+
+
 class _EndedError(Exception):
     """The server has ended, or says what nobody should read on."""
 
@@ -429,7 +443,7 @@ class _Bounded(httpx2.AsyncByteStream):
         async for piece in self._stream:
             left -= len(piece)
             if left < 0:
-                raise _EndedError(f"it sent a message of more than {MOST_MCP_BYTES:,} bytes")
+                raise _EndedError(_TOO_LONG)
             yield piece
 
     async def aclose(self) -> None:
@@ -507,9 +521,12 @@ async def _read(process: Process, said: Any, complaints: bytearray, unanswered: 
 
 async def _line(stream: asyncio.StreamReader) -> bytes:
     try:
-        return await stream.readline()
+        line = await stream.readline()
     except ValueError as error:
-        raise _EndedError(f"it sent a message of more than {MOST_MCP_BYTES:,} bytes") from error
+        raise _EndedError(_TOO_LONG) from error
+    if _values_in(line) > MOST_MCP_VALUES and _values_in(_STRING.sub(b"", line)) > MOST_MCP_VALUES:
+        raise _EndedError(_TOO_LONG)
+    return line
 
 
 async def _write(process: Process, sent: Any, unanswered: _Unanswered) -> None:
