@@ -391,7 +391,7 @@ def test_an_error_of_the_system_names_no_secret() -> None:
 
 def test_a_shape_shows_its_kind_alone() -> None:
     assert repr(Shape(kind="badge", pattern="badge-[0-9]{6}", hints=("badge-",))) == "Shape(kind='badge')"
-    assert len(repr(KNOWN_SHAPES)) < 40 * len(KNOWN_SHAPES)
+    assert repr(KNOWN_SHAPES) == "KNOWN_SHAPES"
 
 
 def test_provider_fields_are_redacted_under_the_keys_they_have() -> None:

@@ -282,7 +282,7 @@ _PUTTY_KEY = _ours(
 BLOCKS = frozenset({PRIVATE_KEY, _PUTTY_KEY})
 """Those of many lines."""
 
-KNOWN_SHAPES: tuple[Shape, ...] = (
+_TABLE: tuple[Shape, ...] = (
     PRIVATE_KEY,
     _PUTTY_KEY,
     # https://platform.openai.com/docs/api-reference/authentication
@@ -745,6 +745,18 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
         words=1,
     ),
 )
+
+
+class _Table(tuple[Shape, ...]):
+    """Shapes that are shown by the name of all, as there are too many."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "KNOWN_SHAPES"
+
+
+KNOWN_SHAPES: tuple[Shape, ...] = _Table(_TABLE)
 """Shapes of keys, tokens, private keys and assignments that are taken for secrets by default."""
 
 OF_ONE_LINE = frozenset(KNOWN_SHAPES) - BLOCKS
