@@ -42,11 +42,6 @@ from agentloop.stream import (
 from agentloop.tools import RunContext, RunThread, ToolAnswer, ToolRegistry, put_away_by
 
 
-async def always_lapsed() -> bool:
-    """What says of a session that no lease keeps others from it."""
-    return True
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
     """A session with what a run has just stored, and its messages in that, which nobody has seen yet."""
@@ -92,11 +87,11 @@ class Run:
     spending: Spending
     emitter: Emitter
     rebase: Rebase
+    has_lapsed: Callable[[], Awaitable[bool]]
     in_vain: int = 0
     session: Session | None = None
     hold: Holder | None = None
     waiting: dict[str, tuple[Pending, ...]] = field(default_factory=dict)
-    has_lapsed: Callable[[], Awaitable[bool]] = always_lapsed
     thread: RunThread = field(init=False)
     media: SessionMedia = field(init=False)
     _call_ids: CallIds | None = None
@@ -111,10 +106,10 @@ class Run:
         config: RunConfig,
         given: RunInput,
         *,
+        has_lapsed: Callable[[], Awaitable[bool]],
         run_id: str | None = None,
         rebase: Rebase | None = None,
         hold: Holder | None = None,
-        has_lapsed: Callable[[], Awaitable[bool]] = always_lapsed,
     ) -> "Run":
         """A run that has not begun; by default what it writes still holds as `rebase_beside` says."""
         emitter = config.emitter(given.session_id, given.sink, run_id=run_id)
