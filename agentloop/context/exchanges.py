@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 from agentloop.context.context import Context
 from agentloop.context.entries import Entry
-from agentloop.context.pairing import answers
+from agentloop.context.pairing import SYSTEM_ROLES, answers
 from agentloop.events import Ranges, ranges_between
 
 
@@ -168,7 +168,7 @@ def covered_ranges(context: Context, units: Sequence[Unit]) -> Ranges:
 def protected(context: Context, task_tokens: int) -> list[Entry]:
     """The messages that no compaction hides, oldest first."""
     first, task, newest = context.first, context.task, context.newest_user
-    kept = [first] if first and first.message.role in ("system", "developer") else []
+    kept = [first] if first and first.message.role in SYSTEM_ROLES else []
     if task and task.tokens <= task_tokens and task is not newest:
         kept.append(task)
     return [*kept, newest] if newest else kept
