@@ -57,8 +57,7 @@ class Session:
             StoreError: it could not be read.
         """
         empty = cls(id=checked_session_id(session_id), store=store, context=Context())
-        kept = await _read_checkpoint(store, session_id) if isinstance(store, KeepsCheckpoints) else None
-        if kept and (session := await empty._from_checkpoint(*kept)):
+        if isinstance(store, KeepsCheckpoints) and (session := await empty._from_checkpoint(store)):
             return session
         records = await store.read(session_id)
         session = await empty._with([record.event for record in records])
@@ -143,11 +142,17 @@ class Session:
         newest = events[-1].id if events else self.newest
         return replace(self, context=await _extend(self.context, records), newest=newest)
 
-    async def _from_checkpoint(self, checkpoint: Checkpoint, context: Context) -> Self | None:
-        """The session from there on; None where the log is another, or its end takes a compaction back."""
+    async def _from_checkpoint(self, store: KeepsCheckpoints) -> Self | None:
+        """The session from its newest checkpoint on.
+
+        None where none can be read, where the log is another, or where its end takes a compaction back.
+        """
+        if (kept := await _read_checkpoint(store, self.id)) is None:
+            return None
+        checkpoint, context = kept
         records = await self.store.read(self.id, after=checkpoint.seq - 1)
         if not records or records[0].event.id != checkpoint.event_id:
-            await _drop_checkpoint(self.store, self.id)
+            await _drop_checkpoint(store, self.id)
             return None
         events = [record.event for record in records]
         if context.starts_after and any(isinstance(event, Restored) for event in events[1:]):
@@ -265,14 +270,14 @@ async def _read_checkpoint(store: KeepsCheckpoints, session_id: str) -> tuple[Ch
     context = await in_thread(context_in, checkpoint)
     if context is None:
         await _drop_checkpoint(store, session_id)
-    return None if context is None else (checkpoint, context)
+        return None
+    return checkpoint, context
 
 
-async def _drop_checkpoint(store: object, session_id: str) -> None:
+async def _drop_checkpoint(store: KeepsCheckpoints, session_id: str) -> None:
     """Forget a checkpoint that is wrong, or of another log; a new one takes its place in any case."""
     try:
-        if isinstance(store, KeepsCheckpoints):
-            await store.drop_checkpoint(session_id)
+        await store.drop_checkpoint(session_id)
     except AgentLoopError as error:
         _note("a checkpoint could not be dropped", session_id, error)
 
