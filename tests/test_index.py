@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 
 from agentloop._plumbing.truncate import ends
 from agentloop.compaction.digest.index import LABELS
-from agentloop.context import Entry, named_values
-from agentloop.context import rendering as identifiers_module
-from agentloop.context import rendering as named_values_module
-from agentloop.context.rendering import MOST_CHARS, MOST_URL_CHARS, identifiers, kinds, missing
+from agentloop.context import Entry, identifier_kinds, named_values
+from agentloop.context.identifier_kinds import MOST_CHARS, MOST_URL_CHARS, identifiers, kinds, missing
 from agentloop.messages import Message, ToolCall
 from agentloop.prompts import summary_message
 from tests.index_kit import index_of
@@ -96,7 +94,7 @@ def test_order_is_kept_and_each_stands_once() -> None:
 
 def test_no_repetition_can_try_again_what_it_took() -> None:
     """Whatever looks at a whole text repeats without end only where it gives nothing back."""
-    texts = [identifiers_module._CANDIDATE, named_values_module._NAMED, named_values_module._COUNTED]
+    texts = [identifier_kinds._CANDIDATE, identifier_kinds._NAMED, identifier_kinds._COUNTED]
     for pattern in texts:
         bare = re.sub(r"\\.|\[(?:\\.|[^\]\\])+\]", "x", pattern.pattern)
         bounded = re.sub(r"\{[\d,]+\}\+?|\+\+|\*\+", "", bare)

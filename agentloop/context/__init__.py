@@ -8,12 +8,13 @@ from agentloop.context.entries import Entry, Growing, GrowingSet, Kind, Report, 
 from agentloop.context.exchanges import Unit, clamped, covered_ranges, hold_news, may_go, newest_within
 from agentloop.context.exchanges import next_turn_start, safe_cover, turns_of, units_of
 from agentloop.context.guard import AUTOMATIC, Guard
+from agentloop.context.identifier_kinds import MOST_CHARS, IdentifierKind, counted, identifiers, is_bare
+from agentloop.context.identifier_kinds import kind_of, kinds, missing, named_values
 from agentloop.context.pairing import ACKNOWLEDGED, SYSTEM_ROLES, TOLD_TO_GO_ON, FillerTokens, answers
 from agentloop.context.pairing import WaitingCalls, newest_exchange, results_of, says_nothing
 from agentloop.context.parts import chat_messages, for_chat, stub
-from agentloop.context.rendering import MOST_CHARS, IdentifierKind, Labelled, counted, earlier_record
-from agentloop.context.rendering import identifiers, is_bare, kind_of, kinds, missing, named_values, parse
-from agentloop.context.rendering import as_prose, labelled, prose_of, record_in, render, stands_below
+from agentloop.context.rendering import Labelled, as_prose, earlier_record, labelled, parse, prose_of
+from agentloop.context.rendering import record_in, render, stands_below
 from agentloop.context.request import AskModel, Finish, RunTools, Step, arranged, next_step, partial_answer
 from agentloop.context.request import RequestPrefix, calls_of, cut_short_by, wire_messages
 from agentloop.context.tokens import REQUEST_OVERHEAD, RESPONSE_ITEMS, TokenCounter, count_message
