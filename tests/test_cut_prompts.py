@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agentloop import Agent, Compaction, Runner
-from agentloop.context.entries import PromptCuts
+from agentloop.context.reports import PromptCuts
 from agentloop.providers.openai import OpenAIChat
 from agentloop.providers.openai.window import loaded_window, shown_window
 from agentloop.stream import AnyStreamEvent, ContextWarning

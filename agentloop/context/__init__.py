@@ -4,7 +4,7 @@ from agentloop.context.budget import DEFAULT_WINDOW, Budget, is_believed, learn_
 from agentloop.context.budget import overflow_error, recounted, too_small_for, with_shorter_answer
 from agentloop.context.context import Context, covered_before, model_summaries, originals_of
 from agentloop.context.context import records_without_log, rewound
-from agentloop.context.entries import Entry, Growing, GrowingSet, Kind, Report, Shown
+from agentloop.context.entries import Entry, Growing, GrowingSet, Kind, Shown
 from agentloop.context.exchanges import Unit, clamped, covered_ranges, hold_news, may_go, newest_within
 from agentloop.context.exchanges import next_turn_start, safe_cover, turns_of, units_of
 from agentloop.context.guard import AUTOMATIC, Guard
@@ -15,6 +15,7 @@ from agentloop.context.pairing import WaitingCalls, newest_exchange, results_of,
 from agentloop.context.parts import chat_messages, for_chat, stub
 from agentloop.context.rendering import Labelled, as_prose, earlier_record, labelled, parse, prose_of
 from agentloop.context.rendering import record_in, render, stands_below
+from agentloop.context.reports import Report
 from agentloop.context.request import AskModel, Finish, RunTools, Step, arranged, next_step, partial_answer
 from agentloop.context.request import RequestPrefix, calls_of, cut_short_by, wire_messages
 from agentloop.context.tokens import REQUEST_OVERHEAD, RESPONSE_ITEMS, TokenCounter, count_message

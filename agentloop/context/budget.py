@@ -9,7 +9,8 @@ from math import ceil
 
 from agentloop._plumbing.amounts import LEAST_WINDOW
 from agentloop.context.context import Context
-from agentloop.context.entries import Entry, Growing, PromptCuts
+from agentloop.context.entries import Entry, Growing
+from agentloop.context.reports import PromptCuts
 from agentloop.context.request import NO_TOOL, RequestPrefix
 from agentloop.context.tokens import (
     REQUEST_OVERHEAD,

@@ -17,9 +17,10 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from operator import itemgetter
 
-from agentloop.context.entries import Entry, Growing, GrowingSet, Kind, Report, Shown, in_order, is_credible
+from agentloop.context.entries import Entry, Growing, GrowingSet, Kind, Shown, in_order
 from agentloop.context.guard import Guard
 from agentloop.context.pairing import FillerTokens, says_nothing
+from agentloop.context.reports import Report, is_credible, reported
 from agentloop.errors import UsageError
 from agentloop.events import (
     Cleared,
@@ -27,7 +28,6 @@ from agentloop.events import (
     Compacted,
     Described,
     MessageRecord,
-    ModelCalled,
     NotCompacted,
     Ranges,
     Record,
@@ -54,15 +54,6 @@ def said_entry(seq: int, event: MessageRecord) -> Entry:
         finish=event.finish,
         time=event.time,
     )
-
-
-def reported(records: Iterable[Record]) -> Iterator[tuple[str, Report]]:
-    """The provider's counts of requests that these records hold."""
-    for record in records:
-        event = record.event
-        if isinstance(event, ModelCalled) and event.purpose == "agent":
-            measured = event.usage.input_tokens if event.usage else 0
-            yield event.model, Report(seq=record.seq, measured=measured, counted=event.counted)
 
 
 def kept_clearings(
