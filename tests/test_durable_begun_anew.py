@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agentloop import Agent
-from agentloop.durable import RunQueue, engine
+from agentloop.durable import RunQueue, leases
 from agentloop.errors import StoreError
 from agentloop.events import Described, Event
 from agentloop.sessions import new_lease
@@ -56,7 +56,7 @@ async def test_a_run_whose_lease_ran_out_writes_nothing_to_a_log_begun_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert isinstance(store, GrantsLeases)
-    monkeypatch.setattr(engine, "LEASE_SECONDS", 1.0)
+    monkeypatch.setattr(leases, "LEASE_SECONDS", 1.0)
     gate, model, other = Gate(), ScriptedModel([calls(("wait", {})), "Ann's answer"]), new_lease()
     run_id = await queue.submit("Ann asks", session_id="lapsed")
     async with at_work(Agent(model, tools=[gate.wait]), url):

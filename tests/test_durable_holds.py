@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from agentloop import Agent, Runner, tool
-from agentloop.durable import RunQueue, engine
+from agentloop.durable import RunQueue, leases
 from agentloop.errors import SessionBusyError
 from agentloop.prompts import INTERRUPTED
 from agentloop.sessions import WhenBusy, new_lease
@@ -50,7 +50,7 @@ class Endless:
 async def test_a_plain_run_that_takes_over_ends_a_durable_one_with_its_tools(
     url: str, queue: RunQueue, store: SessionStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "LEASE_SECONDS", 3.0)
+    monkeypatch.setattr(leases, "LEASE_SECONDS", 3.0)
     endless = Endless()
     model = ScriptedModel([calls(("wait", {}), ("wait", {})), "never asked"])
     run_id = await queue.submit("Wait.", session_id="taken")
@@ -68,7 +68,7 @@ async def test_a_worker_whose_run_another_worker_has_stops_it_and_says_nothing_o
     url: str, queue: RunQueue, store: SessionStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert isinstance(store, GrantsLeases)
-    monkeypatch.setattr(engine, "LEASE_SECONDS", 3.0)
+    monkeypatch.setattr(leases, "LEASE_SECONDS", 3.0)
     endless = Endless()
     run_id = await queue.submit("Wait.", session_id="elsewhere")
     async with at_work(Agent(ScriptedModel([calls(("wait", {}), ("wait", {}))]), tools=[endless.wait]), url):

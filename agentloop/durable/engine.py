@@ -1,20 +1,13 @@
-"""DBOS as workers and queues use it: its tables, who holds a run's session, who is dead, and its life here.
-
-The executions of a run hold its session by leases that say which run they are of (`leases_of`). Such a lease
-stands at a place that no process is at. So to others it does not end with its process, but by its time alone:
-another execution of the run is to find the session as the last one left it.
-"""
+"""DBOS as workers and queues use it: its tables, its faults, which workers are dead, and its life here."""
 
 import asyncio
 import contextlib
 import re
 import threading
-import time
-import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, TypeAlias, TypeVar
 
@@ -23,9 +16,8 @@ from dbos._serialization import DBOSDefaultSerializer, DefaultSerializer
 from sqlalchemy import URL
 from sqlalchemy.exc import DBAPIError
 
-from agentloop._plumbing.aio import in_thread, is_ctrl_c, to_its_end
-from agentloop._plumbing.host_logging import leave_to_host, warn
-from agentloop._plumbing.to_text import error_text
+from agentloop._plumbing.aio import in_thread
+from agentloop._plumbing.host_logging import leave_to_host
 from agentloop.durable.orders import (
     APPLICATION,
     RETRY_SECONDS,
@@ -35,12 +27,8 @@ from agentloop.durable.orders import (
     RunCancelledError,
     retry_pause,
 )
-from agentloop.emitter import Hides, Sink, log_event
-from agentloop.errors import AgentLoopError, SessionBusyError, StoreError, UsageError
-from agentloop.sessions import LEASE_SECONDS, Claim, Leases, is_dead, new_lease, working_for
-from agentloop.stores.base import GrantsLeases, Lease, SessionStore
+from agentloop.errors import AgentLoopError, StoreError, UsageError
 from agentloop.stores.postgres import fault_of, found_at, held_among, is_away
-from agentloop.stream import AnyStreamEvent, CallbackFailed, RunEnded
 
 T = TypeVar("T")
 
@@ -176,66 +164,6 @@ def _is_away(error: StoreError) -> bool:
     return isinstance(cause, DBAPIError) and is_away(cause.orig)
 
 
-_PLACE = "durable"
-"""What stands in a place behind the host's name where a run has it, not a process."""
-
-
-class ElsewhereError(asyncio.CancelledError):
-    """Another worker goes on with the run: this one has nothing more to say of it."""
-
-
-def leases_of(run_id: str) -> Leases:
-    """How an execution of the run comes by its session: it puts those before it out, and waits for others."""
-
-    def new() -> Lease:
-        return _outlasting(replace(new_lease(), holder=f"{run_id}.{uuid.uuid4().hex}"))
-
-    def is_over(lease: Lease) -> bool:
-        return is_of_run(lease, run_id) or is_dead(lease)
-
-    return Leases(when_busy="wait", seconds=LEASE_SECONDS, new=new, is_over=is_over)
-
-
-def is_of_run(lease: Lease, run_id: str) -> bool:
-    """Whether an execution of the run has that lease."""
-    return lease.holder.startswith(f"{run_id}.")
-
-
-@contextlib.asynccontextmanager
-async def exclude_workers(store: SessionStore, run: QueuedRun) -> AsyncIterator[None]:
-    """No worker has the run within the block: a deleted run is no longer told that it was cancelled.
-
-    Raises:
-        SessionBusyError: one has it.
-    """
-    if not isinstance(store, GrantsLeases):
-        yield
-        return
-    claim = Claim(session_id=run.session_id, store=store, lease=new_lease())
-    with working_for(claim.lease):
-        try:
-            over = None
-            while (held := await claim.taken(over)) is not None and is_of_run(held, run.id):
-                if not is_dead(_of_its_process(held)):
-                    text = f"run {run.id!r} is {run.state}, its worker still stops it: try again"
-                    raise SessionBusyError(text)
-                over = held.holder
-            yield
-        finally:
-            await to_its_end(claim.free())
-
-
-def _outlasting(lease: Lease) -> Lease:
-    """The lease at a place of no process; the host's name, which people are told, stays."""
-    host, _, rest = lease.place.partition(" ")
-    return replace(lease, place=f"{host} {_PLACE} {rest}")
-
-
-def _of_its_process(lease: Lease) -> Lease:
-    """The lease at the place of the process that has it."""
-    return replace(lease, place=lease.place.replace(f" {_PLACE} ", " ", 1))
-
-
 LOOKS = 3
 """A living worker that lost its connection takes its lock again within one look: it is dead where the lock is
 free in so many looks in a row, which this worker made on one and the same connection. A server that restarts
@@ -280,102 +208,6 @@ async def with_missing(url: str, runs: Sequence[QueuedRun]) -> Sequence[QueuedRu
     missing = signs - await held_among(url, signs) if signs else signs
     why = "its worker gives no sign of life: one of the same version is to go on with it"
     return [replace(run, error=why) if run.worker and sign_of(run.worker) in missing else run for run in runs]
-
-
-Hears: TypeAlias = Callable[[str], None]
-"""Takes one line for people."""
-
-
-def drop_line(line: str) -> None:
-    """For lines that nobody wants to hear."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listener:
-    """A sink of a user's own; one that raises is reported in the host's log, once a run and kind."""
-
-    on_event: Sink
-    redaction: Hides
-    _reported: set[tuple[str, str]] = field(default_factory=set)
-
-    def __call__(self, event: AnyStreamEvent) -> None:
-        try:
-            self.on_event(event)
-        except BaseException as error:  # what a user's function raises is reported, as of any callback
-            if is_ctrl_c(error):
-                raise
-            self._report(event, error)
-        if isinstance(event, RunEnded):
-            self._reported.difference_update([each for each in self._reported if each[0] == event.run_id])
-
-    def _report(self, event: AnyStreamEvent, error: BaseException) -> None:
-        kind = (event.run_id, type(error).__name__)
-        if kind in self._reported:
-            return
-        self._reported.add(kind)
-        failed = CallbackFailed(
-            callback="on_event",
-            point="on_event",
-            error=error_text(error),
-            session_id=event.session_id,
-            run_id=event.run_id,
-            time=time.time(),
-        )
-        log_event(self.redaction.hide(failed))
-
-
-@dataclass(slots=True, kw_only=True)
-class Notices:
-    """Tells people how a worker's database stands: once that it cannot be used, once that it can again.
-
-    And once that new runs go to workers of another version than its own, and what became of its runs when it
-    was stopped.
-    """
-
-    worker: str
-    hears: Hears
-    _in_trouble: bool = False
-    _said_newest: str | None = None
-
-    def trouble(self, why: str) -> None:
-        """Something does not work, and is tried again."""
-        if not self._in_trouble:
-            self.say(f"the worker cannot do its work, it tries again: {why}")
-        self._in_trouble = True
-
-    @contextlib.contextmanager
-    def of_silence(self, seconds: float) -> Iterator[None]:
-        """What is done in the block is trouble where it takes longer."""
-        loop = asyncio.get_running_loop()
-        timer = loop.call_later(seconds, self.trouble, "the database does not answer")
-        try:
-            yield
-        finally:
-            timer.cancel()
-
-    def over(self) -> None:
-        """All works."""
-        if self._in_trouble:
-            self.say("the worker can do its work again")
-        self._in_trouble = False
-
-    def new_runs_go_to(self, newest: str, own: str) -> None:
-        """It is of one version, and new runs go to that of the worker that started last."""
-        if newest not in (own, self._said_newest):
-            self.say(
-                f"new runs go to workers of version {newest!r}, the last to start; "
-                f"this one, of {own!r}, goes on with its own"
-            )
-        self._said_newest = newest
-
-    def say(self, line: str) -> None:
-        """Tell them this line, whatever it is that hears it."""
-        try:
-            self.hears(line)
-        except BaseException as error:  # what a user's function raises is reported, as of any callback
-            if is_ctrl_c(error):
-                raise
-            warn("notice_not_heard", worker=self.worker, error=error_text(error))
 
 
 SHAPE = "1"

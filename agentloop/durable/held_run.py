@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from agentloop.context import Step, calls_of, next_step
-from agentloop.durable.engine import ElsewhereError, is_of_run, leases_of
+from agentloop.durable.leases import ElsewhereError, is_of_run, leases_of
 from agentloop.durable.orders import Order
 from agentloop.durable.run_log import (
     OvertakenRun,

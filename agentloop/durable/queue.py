@@ -18,7 +18,6 @@ from agentloop.approvals import Answers, checked_answers
 from agentloop.durable.engine import (
     DbosTables,
     as_store_errors,
-    exclude_workers,
     find_tables,
     have_pickles_refused,
     not_lost,
@@ -26,6 +25,7 @@ from agentloop.durable.engine import (
     retry_while_away,
     with_missing,
 )
+from agentloop.durable.leases import exclude_workers
 from agentloop.durable.orders import (
     APPLICATION,
     CAN_GO_ON,

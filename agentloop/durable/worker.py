@@ -19,17 +19,9 @@ from agentloop._plumbing.host_logging import warn
 from agentloop._plumbing.to_text import first_line, words_of
 from agentloop.callbacks import Callbacks, checked_callbacks
 from agentloop.durable import engine
-from agentloop.durable.engine import (
-    EngineChoice,
-    Hears,
-    Listener,
-    Missing,
-    Notices,
-    as_store_errors,
-    drop_line,
-    sign_of,
-)
+from agentloop.durable.engine import EngineChoice, Missing, as_store_errors, sign_of
 from agentloop.durable.held_run import WorkPlace
+from agentloop.durable.notices import Hears, Listener, Notices, drop_line
 from agentloop.durable.orders import (
     QUEUE,
     RETRY_SECONDS,

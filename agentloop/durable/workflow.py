@@ -21,8 +21,8 @@ from agentloop._plumbing.aio import is_ctrl_c, is_leaked, to_its_end
 from agentloop._plumbing.host_logging import warn
 from agentloop._plumbing.to_text import strict, words_of
 from agentloop.context import AskModel, Finish, RunTools, cut_short_by
-from agentloop.durable.engine import ElsewhereError
 from agentloop.durable.held_run import HeldRun, WorkPlace
+from agentloop.durable.leases import ElsewhereError
 from agentloop.durable.orders import RETRY_SECONDS, Order, RunCancelledError, may_work_later, retry_pause
 from agentloop.durable.run_log import has_ended, partial_in, says_prompt
 from agentloop.emitter import Hides
