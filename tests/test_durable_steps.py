@@ -227,6 +227,6 @@ def _used(run: Run) -> int:
     """Tokens of all kinds."""
     outcomes = sum(
         (outcome.unreported for outcome in run.keeper.outcomes),
-        run.spending.usage + run.spending.unreported,
+        run.spending.usage + run.spending.answered.unreported,
     )
     return outcomes.input_tokens + outcomes.output_tokens

@@ -5,7 +5,7 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 
 from agentloop._plumbing.checks import is_kept_number, is_kept_whole
 from agentloop.errors import BadAnswerError
@@ -50,9 +50,17 @@ async def call_model(
 class Used:
     """What model calls used; `unreported` is our count of what no answer reported."""
 
-    usage: Usage
-    unreported: Usage
-    cost: float | None
+    usage: Usage = field(default_factory=Usage)
+    unreported: Usage = field(default_factory=Usage)
+    cost: float | None = None
+
+    def __add__(self, other: "Used") -> "Used":
+        is_known = self.cost is not None or other.cost is not None
+        return Used(
+            usage=self.usage + other.usage,
+            unreported=self.unreported + other.unreported,
+            cost=(self.cost or 0.0) + (other.cost or 0.0) if is_known else None,
+        )
 
 
 def used_by(calls: Sequence[ModelCalled], output_tokens: int) -> Used:

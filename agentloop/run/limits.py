@@ -150,11 +150,11 @@ class Spending:
     """What the requests of one run used, held against `limits`; time is counted from when it is made.
 
     `model` answers and `writer` writes summaries; `outcomes` are what the run's compactions came to so far.
-    `steps` counts the agent's answers, `answered` is what they used and `unreported` what those did that
-    reported nothing; `charged` is their price as far as a limit needs it. `results` says how often each call,
-    by its tool and arguments, gave which result, of which a hash is kept; `repeats` is the most of these,
-    `repeated` its tool. What sub-agents used in the run (`children`) is a part of it all, but for steps and
-    repeats; `parent` is that of the run that calls this one as a sub-agent.
+    `steps` counts the agent's answers, `answered` is what they used; `charged` is their price as far as a
+    limit needs it. `results` says how often each call, by its tool and arguments, gave which result, of which
+    a hash is kept; `repeats` is the most of these, `repeated` its tool. What sub-agents used in the run
+    (`children`) is a part of it all, but for steps and repeats; `parent` is that of the run that calls this
+    one as a sub-agent.
     """
 
     limits: Limits
@@ -163,9 +163,7 @@ class Spending:
     counter: TokenCounter
     outcomes: Sequence[CompactionResult]
     steps: int = 0
-    answered: Usage = field(default_factory=Usage)
-    unreported: Usage = field(default_factory=Usage)
-    paid: float | None = None
+    answered: Used = field(default_factory=Used)
     charged: float | None = 0.0
     results: Counter[tuple[str, str, str]] = field(default_factory=Counter, repr=False)
     repeats: int = 0
@@ -182,35 +180,29 @@ class Spending:
     @property
     def usage(self) -> Usage:
         """What all requests used, those for summaries too."""
-        used = ((each.answered, *(outcome.usage for outcome in each.outcomes)) for each in self._family())
-        return sum(chain.from_iterable(used), Usage())
+        return sum((used.usage for used in self._all_used()), Usage())
 
     @property
     def cost(self) -> float | None:
         """What they cost in US dollars; None where no price is known."""
-        costs = ((each.paid, *(outcome.cost for outcome in each.outcomes)) for each in self._family())
-        known = [cost for cost in chain.from_iterable(costs) if cost is not None]
+        known = [used.cost for used in self._all_used() if used.cost is not None]
         return sum(known) if known else None
 
     def add(self, answer: Answer, counted: int) -> None:
         """Add what one request of the agent used; `counted` is its length by our own count."""
         self.steps += 1
-        self.answered += answer.usage or Usage()
-        used = answer.usage
-        if used is None or not used.input_tokens:
-            used = Usage(input_tokens=counted, output_tokens=count_message(answer.message, self.counter))
-            self.unreported += used
-        if answer.cost is not None:
-            self.paid = (self.paid or 0.0) + answer.cost
+        usage, unreported = answer.usage or Usage(), Usage()
+        if not usage.input_tokens:
+            output = count_message(answer.message, self.counter)
+            unreported = Usage(input_tokens=counted, output_tokens=output)
+        self.answered += Used(usage=usage, unreported=unreported, cost=answer.cost)
         if self._is_charged:
-            self.charged = total(self.charged, charge(self.model, used, answer.cost))
+            charged = usage if usage.input_tokens else unreported
+            self.charged = total(self.charged, charge(self.model, charged, answer.cost))
 
     def add_beside(self, used: Used) -> None:
         """Add what summaries took that an earlier execution of this run had written."""
-        self.answered += used.usage
-        self.unreported += used.unreported
-        if used.cost is not None:
-            self.paid = (self.paid or 0.0) + used.cost
+        self.answered += used
         if self._is_charged:
             self.charged = total(self.charged, *self._charged_for(used))
 
@@ -235,7 +227,7 @@ class Spending:
         return _reached_by(self._lineage(), steps=0, tokens=0, cost=0.0)
 
     def _spent(self) -> Spent:
-        used = self.usage + self._all_unreported()
+        used = sum((used.unreported for used in self._all_used()), self.usage)
         return Spent(
             steps=self.steps,
             tokens=used.input_tokens + used.output_tokens,
@@ -262,9 +254,11 @@ class Spending:
         """Whether a limit on cost, here or above, needs to know what requests cost."""
         return any(each.limits.cost is not None for each in self._lineage())
 
-    def _all_unreported(self) -> Usage:
-        used = ((each.unreported, *(done.unreported for done in each.outcomes)) for each in self._family())
-        return sum(chain.from_iterable(used), Usage())
+    def _all_used(self) -> Iterator[Used | CompactionResult]:
+        """What its answers used, and each of its compactions; those of all sub-agents in it too."""
+        for each in self._family():
+            yield each.answered
+            yield from each.outcomes
 
     def _charges(self) -> float | None:
         """What all requests cost, by their answers or by the price of who gave them."""
