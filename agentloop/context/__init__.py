@@ -12,13 +12,12 @@ from agentloop.context.identifier_kinds import MOST_CHARS, IdentifierKind, count
 from agentloop.context.identifier_kinds import kind_of, kinds, missing, named_values
 from agentloop.context.pairing import ACKNOWLEDGED, SYSTEM_ROLES, TOLD_TO_GO_ON, FillerTokens, answers
 from agentloop.context.pairing import WaitingCalls, newest_exchange, results_of, says_nothing
-from agentloop.context.parts import chat_messages, for_chat, stub
+from agentloop.context.parts import RESPONSE_ITEMS, chat_messages, for_chat, for_chat_completions, stub
 from agentloop.context.rendering import Labelled, as_prose, earlier_record, labelled, parse, prose_of
 from agentloop.context.rendering import record_in, render, stands_below
 from agentloop.context.reports import Report
 from agentloop.context.request import AskModel, Finish, RunTools, Step, arranged, next_step, partial_answer
 from agentloop.context.request import RequestPrefix, calls_of, cut_short_by, wire_messages
-from agentloop.context.tokens import REQUEST_OVERHEAD, RESPONSE_ITEMS, TokenCounter, count_message
-from agentloop.context.tokens import count_request, count_tools, counter_for, estimate_tokens, fits
-from agentloop.context.tokens import fitted, for_chat_completions
+from agentloop.context.tokens import REQUEST_OVERHEAD, TokenCounter, count_message, count_request
+from agentloop.context.tokens import count_tools, counter_for, estimate_tokens, fits, fitted
 from agentloop.context.wire import ROLES, to_wire

@@ -4,6 +4,7 @@
 items of the Responses API (https://platform.openai.com/docs/api-reference/responses) become calls, results,
 reasoning and text. `sent_part` is for what goes out, whatever a log holds: a part that no API takes in a
 message of that role stands there as text behind a label. `for_chat` makes of that what chat completions take.
+`for_chat_completions` is the same without what only the Responses API knows.
 """
 
 import json
@@ -45,6 +46,12 @@ _MEDIA = frozenset({"image_url", "input_audio", "file", "video_url", "audio_url"
 """The media of chat completions, of vLLM's too, by the field of that name that holds what they are."""
 
 _ONLY_RESPONSES = frozenset({"input_image", "input_file"})
+
+RESPONSE_ITEMS = "response_items"
+"""The items that an assistant message of the Responses API came as; no other API knows the field.
+
+What the typed fields of the message say is left out there, and filled in again when it is sent.
+"""
 
 
 def chat_messages(said: Iterable[Json]) -> list[Json]:
@@ -128,6 +135,21 @@ def for_chat(messages: Iterable[Json]) -> Iterator[Json]:
             below += (_text(MEDIA_OF_RESULT.format(call=message.get("tool_call_id"))), *media)
         yield {**message, "content": [_in_chat(part, role) for part in content]}
     yield from _of_results(below)
+
+
+def for_chat_completions(messages: Iterable[Json]) -> tuple[Json, ...]:
+    """The messages without what only the Responses API takes: its items, and media in results.
+
+    Example:
+        >>> for_chat_completions([{"role": "assistant", "content": "Yes.", "response_items": []}])
+        ({'role': 'assistant', 'content': 'Yes.'},)
+    """
+    return tuple(
+        {key: value for key, value in message.items() if key != RESPONSE_ITEMS}
+        if RESPONSE_ITEMS in message
+        else message
+        for message in for_chat(messages)
+    )
 
 
 def _in_chat(part: Json, role: str) -> Json:

@@ -18,7 +18,7 @@ import io
 import json
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,34 +26,12 @@ from typing import Any, Protocol
 from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.processes import free_in_forks
 from agentloop._plumbing.truncate import ends
-from agentloop.context.parts import for_chat
+from agentloop.context.parts import RESPONSE_ITEMS
 from agentloop.context.wire import to_wire
 from agentloop.media import held_by, image_tokens, label_of, media_url
 from agentloop.messages import Json, Message
 from agentloop.models import ModelRequest
 from agentloop.prompts import MEDIA_BELOW_TOKENS
-
-RESPONSE_ITEMS = "response_items"
-"""The items that an assistant message of the Responses API came as; no other API knows the field.
-
-What the typed fields of the message say is left out there, and filled in again when it is sent.
-"""
-
-
-def for_chat_completions(messages: Iterable[Json]) -> tuple[Json, ...]:
-    """The messages without what only the Responses API takes: its items, and media in results.
-
-    Example:
-        >>> for_chat_completions([{"role": "assistant", "content": "Yes.", "response_items": []}])
-        ({'role': 'assistant', 'content': 'Yes.'},)
-    """
-    return tuple(
-        {key: value for key, value in message.items() if key != RESPONSE_ITEMS}
-        if RESPONSE_ITEMS in message
-        else message
-        for message in for_chat(messages)
-    )
-
 
 MOST_CHARS_PER_TOKEN = 16
 """No text is taken to have more characters for each of its tokens: OpenAI's vocabularies have tokens of 80
