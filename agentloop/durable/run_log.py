@@ -52,32 +52,24 @@ def says_prompt(records: Iterable[Record], run_id: str) -> bool:
     return any(event.run_id == run_id and event.message.role == "user" for event in said)
 
 
-def turns_since_start(events: Iterable[Event], run_id: str) -> Iterator[tuple[Event, bool]]:
-    """The events since that run began, and whether what it asked for is being done then.
+def said_for(events: Iterable[Event], run_id: str) -> tuple[Sequence[Message], bool]:
+    """What was said in that run and in those that went on with what it asked for, and whether that is being
+    done at the end of these events, which begin with the run's own.
 
     It is until another run has a prompt of its own. One that has none goes on with what it finds.
     """
-    is_its_turn, others = True, set[str]()
+    said, others, is_its_turn = list[Message](), set[str](), True
     for event in events:
         match event:
             case RunStartRecord(prompt=prompt) if event.run_id != run_id:
                 others.add(event.run_id)
                 is_its_turn = is_its_turn and prompt is None
-            case MessageRecord(message=Message(role="user")) if event.run_id in (run_id, *others):
-                is_its_turn = event.run_id == run_id
-        yield event, is_its_turn
-
-
-def said_for(events: Iterable[Event], run_id: str) -> Iterator[Message]:
-    """What was said in that run, and in those that went on with what it asked for."""
-    others = set[str]()
-    for event, is_its_turn in turns_since_start(events, run_id):
-        if isinstance(event, RunStartRecord):
-            others.add(event.run_id)
-        if not isinstance(event, MessageRecord):
-            continue
-        if event.run_id == run_id or (is_its_turn and event.run_id in others):
-            yield event.message
+            case MessageRecord(message=message):
+                if message.role == "user" and event.run_id in (run_id, *others):
+                    is_its_turn = event.run_id == run_id
+                if event.run_id == run_id or (is_its_turn and event.run_id in others):
+                    said.append(message)
+    return said, is_its_turn
 
 
 def has_ended(records: Sequence[Record], run_id: str, status: RunStatus) -> bool:
@@ -105,7 +97,8 @@ def _by_model(records: Sequence[Record], run_id: str) -> Sequence[Message]:
     named = (RunStartRecord, RunEndRecord, MessageRecord)
     while events and not (isinstance(events[-1], named) and events[-1].run_id == run_id):
         events.pop()
-    return [message for message in said_for(events, run_id) if message.role == "assistant"]
+    said, _ = said_for(events, run_id)
+    return [message for message in said if message.role == "assistant"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,11 +121,10 @@ class OvertakenRun:
 
 def found_overtaken(records: Sequence[Record], run_id: str) -> OvertakenRun:
     """How the run stands by its records, from its beginning to the log's end."""
-    events = [record.event for record in records]
-    is_its_turn = all(mine for _, mine in deque(turns_since_start(events, run_id), maxlen=1))
+    said, is_its_turn = said_for((record.event for record in records), run_id)
     if is_its_turn:
         return OvertakenRun()
-    step = next_step(list(said_for(events, run_id)))
+    step = next_step(said)
     return OvertakenRun(passed=True, answer=step if isinstance(step, Finish) else None)
 
 
