@@ -4,14 +4,15 @@ import asyncio
 import contextlib
 import re
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, TypeAlias, TypeVar
 
-from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
+from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer, StepReservation
+from dbos import error as dbos_error
 from dbos._serialization import DBOSDefaultSerializer, DefaultSerializer
 from sqlalchemy import URL
 from sqlalchemy.exc import DBAPIError
@@ -27,6 +28,7 @@ from agentloop.durable.orders import (
     RunCancelledError,
     retry_pause,
 )
+from agentloop.durable.workflow import StepResult, StepWork
 from agentloop.errors import AgentLoopError, StoreError, UsageError
 from agentloop.stores.postgres import fault_of, found_at, held_among, is_away
 
@@ -270,6 +272,39 @@ async def start_dbos(choice: EngineChoice, work: RunWork) -> DBOS:
     return dbos
 
 
+def record_step(name: str, work: StepWork, /) -> Coroutine[Any, Any, StepResult]:
+    """A step of the workflow that calls: its result, from DBOS's tables where it stands there."""
+    return _run_step(DBOS.reserve_step(), name, work)
+
+
+async def _run_step(place: StepReservation, name: str, work: StepWork) -> StepResult:
+    async def done() -> StepResult:
+        return await work()
+
+    try:
+        return await place.run_async({"name": name, "preemptible": name != "end"}, done)
+    except dbos_error.DBOSWorkflowCancelledError as error:
+        raise RunCancelledError from error
+    except dbos_error.DBOSWorkflowConflictIDError as error:
+        # So a step ends that was done before DBOS saw that the run is cancelled, or that another has it now.
+        if await _is_cancelled():
+            raise RunCancelledError from error
+        raise
+
+
+async def _is_cancelled() -> bool:
+    """Whether somebody has cancelled the run that calls.
+
+    Asked outside of the workflow, in which the question would be a step of its own.
+    """
+    run_id = DBOS.workflow_id
+    assert run_id is not None
+    asking = DBOS.list_workflows_async(
+        workflow_ids=[run_id], status="CANCELLED", load_input=False, load_output=False
+    )
+    return bool(await Context().run(asyncio.create_task, asking))
+
+
 def take_no_more(dbos: DBOS) -> None:
     """Begin no further run."""
     for event in dbos.background_thread_stop_events:
@@ -300,14 +335,6 @@ async def deleted_runs(runs: Sequence[str]) -> Sequence[str]:
     """Those of these runs that somebody has deleted."""
     known = await DBOS.list_workflows_async(workflow_ids=list(runs), load_input=False, load_output=False)
     return sorted(set(runs) - {each.workflow_id for each in known})
-
-
-async def is_cancelled(run_id: str) -> bool:
-    """Whether somebody has cancelled that run."""
-    found = await DBOS.list_workflows_async(
-        workflow_ids=[run_id], status="CANCELLED", load_input=False, load_output=False
-    )
-    return bool(found)
 
 
 async def newest_version() -> str:

@@ -1,17 +1,15 @@
 """Worker: does the runs of a database's queues, and takes over those of dead workers."""
 
 import asyncio
-import contextvars
 import os
 import socket
 import uuid
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dbos import DBOS, StepReservation
-from dbos import error as dbos_error
+from dbos import DBOS
 
 from agentloop._plumbing.aio import CANCEL_GRACE_SECONDS, ENDING_SECONDS, to_its_end
 from agentloop._plumbing.checks import MOST_COUNT, called, shown, up_to, whole
@@ -22,15 +20,8 @@ from agentloop.durable import engine
 from agentloop.durable.engine import EngineChoice, Missing, as_store_errors, sign_of
 from agentloop.durable.held_run import WorkPlace
 from agentloop.durable.notices import Hears, Listener, Notices, drop_line
-from agentloop.durable.orders import (
-    QUEUE,
-    RETRY_SECONDS,
-    QueueLimits,
-    RunCancelledError,
-    checked_url,
-    with_limits,
-)
-from agentloop.durable.workflow import StepResult, StepWork, Workflow
+from agentloop.durable.orders import QUEUE, RETRY_SECONDS, QueueLimits, checked_url, with_limits
+from agentloop.durable.workflow import Workflow
 from agentloop.emitter import Sink, drop_event
 from agentloop.errors import UsageError
 from agentloop.redaction import Redact, Redaction, checked_redaction
@@ -41,35 +32,6 @@ from agentloop.stores import open_store
 from agentloop.stores.base import SessionStore
 from agentloop.stores.postgres import HeldLock
 from agentloop.team import Team
-
-
-def record_step(name: str, work: StepWork, /) -> Coroutine[Any, Any, StepResult]:
-    """A step of the workflow that calls: its result, from DBOS's tables where it stands there."""
-    return _run_step(DBOS.reserve_step(), name, work)
-
-
-async def _run_step(place: StepReservation, name: str, work: StepWork) -> StepResult:
-    async def done() -> StepResult:
-        return await work()
-
-    try:
-        return await place.run_async({"name": name, "preemptible": name != "end"}, done)
-    except dbos_error.DBOSWorkflowCancelledError as error:
-        raise RunCancelledError from error
-    except dbos_error.DBOSWorkflowConflictIDError as error:
-        # So a step ends that was done before DBOS saw that the run is cancelled, or that another has it now.
-        if await _is_cancelled():
-            raise RunCancelledError from error
-        raise
-
-
-async def _is_cancelled() -> bool:
-    """Asked outside of the workflow, in which the question would be a step of its own."""
-    run_id = DBOS.workflow_id
-    assert run_id is not None
-    asking = contextvars.Context().run(asyncio.create_task, engine.is_cancelled(run_id))
-    return await asking
-
 
 CONCURRENCY = 4
 GRACE_SECONDS = 5.0
@@ -157,7 +119,7 @@ class Worker:
             queues = (agent.name if isinstance(agent, Team) else QUEUE,)
         self._workflow = Workflow(
             place_of=_places(agent, place_for),
-            record=record_step,
+            record=engine.record_step,
             redaction=Redaction(None if redact is None else checked_redaction(redact)),
             retry_seconds=retry_seconds,
         )
