@@ -109,6 +109,11 @@ def _given_event(call: ToolCall, answered: ApprovalAnswered) -> ApprovalGiven:
     )
 
 
+def in_flight(session: Session) -> tuple[ToolCall, ...]:
+    """The calls of the session that have no result yet, in call order."""
+    return calls_of(next_step(session.context.messages))
+
+
 async def approvals_in(session: Session) -> Approvals:
     """What was asked and answered of the newest calls."""
     asking = newest_exchange(session.context.visible)
@@ -122,14 +127,14 @@ async def waiting_in(
 
     `known` is what was asked and answered of the session's own, where that was read before.
     """
-    if not (calls := calls_of(next_step(session.context.messages))):
+    if not (calls := in_flight(session)):
         return {}
     waiting = _waiting(session, calls, known or await approvals_in(session))
     if branch_in(session.id) is None:
         lines = await sessions.store.list(branches_of=session.id)
         for line in sorted(lines, key=lambda line: line.created):
             log = await sessions.open(line.id)
-            if calls := calls_of(next_step(log.context.messages)):
+            if calls := in_flight(log):
                 waiting += _waiting(log, calls, await approvals_in(log))
     return {each.call_id: each for each in waiting}
 

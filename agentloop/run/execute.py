@@ -40,7 +40,7 @@ from agentloop.events import Event, MessageRecord, Record, RunStartRecord
 from agentloop.messages import Message, ToolCall
 from agentloop.models import TellsMedia
 from agentloop.results import RunResult, as_run_failure, status_of
-from agentloop.run.approval import answers_to, approvals_in, check_answers
+from agentloop.run.approval import answers_to, approvals_in, check_answers, in_flight
 from agentloop.run.config import RunConfig
 from agentloop.run.limits import ReachedLimit, check_priced, with_step_limit
 from agentloop.run.loop import NextStep, loop
@@ -223,7 +223,7 @@ async def settle_and_say(
     Raises:
         StoreError: it could not be read or written, or another run has the session.
     """
-    if calls := _in_flight(session):
+    if calls := in_flight(session):
         session = await settle(run, session, calls, known or await approvals_in(session))
     if run.waiting:
         return session
@@ -261,7 +261,7 @@ async def _store_beginning(
     """
     while True:
         before = await session.beginning_with(earlier) if earlier else session
-        calls = _in_flight(before)
+        calls = in_flight(before)
         known = await approvals_in(before) if calls else Approvals()
         if branch_in(session.id) is None:
             await check_answers(run, before, known)
@@ -292,10 +292,6 @@ async def _first_records(
         return began
     earlier = [run.record_of(message) for message in await _unsaid(session)]
     return [*began, *earlier, said] if said else [*began, *earlier]
-
-
-def _in_flight(session: Session) -> tuple[ToolCall, ...]:
-    return calls_of(next_step(session.context.messages))
 
 
 async def _unsaid(session: Session) -> tuple[Message, ...]:
