@@ -139,7 +139,7 @@ def _named(where: str) -> Iterator[None]:
 
 def _items(text: str) -> Iterator[_Piece]:
     """Each item of the list."""
-    _Bounds().check(text, "the list")
+    _check_bounds(text, "the list")
     try:
         items = _STRICT.decode(text)
     except ValueError:
@@ -168,11 +168,11 @@ def _list_fault(text: str) -> UsageError:
 
 def _lines(text: str) -> Iterator[_Piece]:
     """The lines that are not blank; of objects that stand over several lines, each in one."""
-    bounds, is_first = _Bounds(), True
+    values, is_first = 0, True
     for number, found in enumerate(_LINE.finditer(text), 1):
         line, where = found[1], f"line {number}"
         if line.strip():
-            bounds.check(line, where)
+            values = _check_bounds(line, where, values)
             if is_first and _goes_on(line):
                 yield from _joined(text)
                 return
@@ -182,7 +182,7 @@ def _lines(text: str) -> Iterator[_Piece]:
 
 def _joined(text: str) -> Iterator[_Piece]:
     """The objects, one after the other, each as one line."""
-    _Bounds().check(text, "the file")
+    _check_bounds(text, "the file")
     number = end = 0
     while found := _NOT_BLANK.search(text, end):
         begin, number = found.start(), number + 1
@@ -205,26 +205,22 @@ def _goes_on(line: str) -> bool:
     return False
 
 
-class _Bounds:
-    """What a file holds so far, piece by piece: no single step keeps a signal waiting."""
+def _check_bounds(text: str, where: str, before: int = 0) -> int:
+    """How many values the file holds with this text, and with so many before it; it is not decoded yet.
 
-    def __init__(self) -> None:
-        self._values = 0
+    It is looked at piece by piece: no single step keeps a signal waiting.
 
-    def check(self, text: str, where: str) -> None:
-        """Take this in too, before it is decoded.
-
-        Raises:
-            UsageError: it is nested too deep, or there are too many values now.
-        """
-        nesting = Nesting()
-        for at in range(0, len(text), _PIECE):
-            nesting.feed(text[at : at + _PIECE])
-            if nesting.deepest > _MOST_NESTED:
-                raise _wrong(where, f"nested over {_MOST_NESTED} levels deep: give deep data as text")
-            if self._values + nesting.values > MOST_IMPORT_VALUES:
-                raise _wrong(where, f"over {MOST_IMPORT_VALUES:,} values: import a part of the file")
-        self._values += nesting.values
+    Raises:
+        UsageError: it is nested too deep, or there are too many values now.
+    """
+    nesting = Nesting()
+    for at in range(0, len(text), _PIECE):
+        nesting.feed(text[at : at + _PIECE])
+        if nesting.deepest > _MOST_NESTED:
+            raise _wrong(where, f"nested over {_MOST_NESTED} levels deep: give deep data as text")
+        if before + nesting.values > MOST_IMPORT_VALUES:
+            raise _wrong(where, f"over {MOST_IMPORT_VALUES:,} values: import a part of the file")
+    return before + nesting.values
 
 
 def _decoded(line: str, where: str) -> Any:
