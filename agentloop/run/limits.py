@@ -227,10 +227,10 @@ class Spending:
         return _reached_by(self._lineage(), steps=0, tokens=0, cost=0.0)
 
     def _spent(self) -> Spent:
-        used = sum((used.unreported for used in self._all_used()), self.usage)
+        tokens = sum((used.unreported for used in self._all_used()), self.usage)
         return Spent(
             steps=self.steps,
-            tokens=used.input_tokens + used.output_tokens,
+            tokens=tokens.input_tokens + tokens.output_tokens,
             seconds=self.limits.clock() - self.started,
             cost=None if self.limits.cost is None else self._charges(),
             repeats=self.repeats,
@@ -262,10 +262,10 @@ class Spending:
 
     def _charges(self) -> float | None:
         """What all requests cost, by their answers or by the price of who gave them."""
-        return total(*chain.from_iterable(each._own_charges() for each in self._family()))
-
-    def _own_charges(self) -> Sequence[float | None]:
-        return [self.charged, *chain.from_iterable(map(self._charged_for, self.outcomes))]
+        charges = list[float | None]()
+        for each in self._family():
+            charges += (each.charged, *chain.from_iterable(map(each._charged_for, each.outcomes)))
+        return total(*charges)
 
     def _charged_for(self, used: Used | CompactionResult) -> Sequence[float | None]:
         """What a summary cost, by its answers or by the price of who wrote it."""
