@@ -2,14 +2,14 @@
 
 from agentloop.context.budget import DEFAULT_WINDOW, Budget, is_believed, learn_from_overflow
 from agentloop.context.budget import overflow_error, recounted, too_small_for, with_shorter_answer
-from agentloop.context.context import Context, covered_before, model_summaries, originals_of
-from agentloop.context.context import records_without_log, rewound
+from agentloop.context.context import Context, rewound
 from agentloop.context.entries import Entry, Growing, GrowingSet, Kind, Shown
 from agentloop.context.exchanges import Unit, clamped, covered_ranges, hold_news, may_go, newest_within
 from agentloop.context.exchanges import next_turn_start, safe_cover, turns_of, units_of
 from agentloop.context.guard import AUTOMATIC, Guard
 from agentloop.context.identifier_kinds import MOST_CHARS, IdentifierKind, counted, identifiers, is_bare
 from agentloop.context.identifier_kinds import kind_of, kinds, missing, named_values
+from agentloop.context.originals import covered_before, model_summaries, originals_of, records_without_log
 from agentloop.context.pairing import ACKNOWLEDGED, SYSTEM_ROLES, TOLD_TO_GO_ON, FillerTokens, answers
 from agentloop.context.pairing import WaitingCalls, newest_exchange, results_of, says_nothing
 from agentloop.context.parts import RESPONSE_ITEMS, chat_messages, for_chat, for_chat_completions, stub
