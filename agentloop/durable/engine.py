@@ -1,4 +1,4 @@
-"""DBOS as workers and queues use it: its tables, its faults, which workers are dead, and its life here."""
+"""DBOS as workers and queues use it: its tables, its client, which workers are dead, and its life here."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, TypeAlias, TypeVar
 
-from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer, StepReservation
+from dbos import DBOS, DBOSClient, DBOSConfig, DBOSPortableJSONSerializer, StepReservation
 from dbos import error as dbos_error
 from dbos._serialization import DBOSDefaultSerializer, DefaultSerializer
 from sqlalchemy import URL
@@ -95,23 +95,13 @@ def schema_name(sessions: str) -> str:
 _REFUSES_PICKLES: ContextVar[bool] = ContextVar("refuses_pickles", default=False)
 
 
-def have_pickles_refused() -> None:
+def _have_pickles_refused() -> None:
     """Make DBOS's reader of pickles refuse them where they are ours to read; reading one may run any code.
 
     DBOS reads a row as the row says that it is written, whatever serializer DBOS itself is given: who could
     write to its tables would have the rights of whoever reads them.
     """
     DBOSDefaultSerializer.deserialize = _unpickled  # type: ignore[assignment]
-
-
-@contextlib.contextmanager
-def refusing_pickles() -> Iterator[None]:
-    """Within it no pickle is read in this thread; while a worker is at work none is in any."""
-    token = _REFUSES_PICKLES.set(True)
-    try:
-        yield
-    finally:
-        _REFUSES_PICKLES.reset(token)
 
 
 def _unpickled(data: str) -> Any:
@@ -158,6 +148,64 @@ def not_lost(run_id: str) -> Iterator[None]:
     except StoreError as error:
         text = f"{error}; run {run_id} stays in the queue: `agentloop runs {run_id}` shows it"
         raise StoreError(text) from error
+
+
+class QueueClient:
+    """A client of the database at that URL, made when it is first asked."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._client: DBOSClient | None = None
+        self._opening = threading.Lock()
+
+    async def ask(self, question: Callable[[DBOSClient], T]) -> T:
+        """What the database says to that.
+
+        Raises:
+            StoreError: it could not be reached or used.
+        """
+        with as_store_errors():
+            client = self._client
+            if client is None:
+                client = await in_thread(self._open, await find_tables(self._url))
+            return await in_thread(lambda: _ask_without_pickles(client, question))
+
+    async def close(self) -> None:
+        """Let go of the database; harmless when called again."""
+        client, self._client = self._client, None
+        if client is not None:
+            await in_thread(client.destroy)
+
+    def _open(self, tables: DbosTables) -> DBOSClient:
+        """The client; DBOS's tables are made where they are not there, since no worker may have started."""
+        with self._opening:
+            if self._client is None:
+                leave_to_host("dbos")
+                _have_pickles_refused()
+                client = DBOSClient(
+                    system_database_url=tables.url,
+                    dbos_system_schema=tables.schema,
+                    serializer=DBOSPortableJSONSerializer(),
+                    application_name=APPLICATION,
+                    system_database_pool_size=1,
+                    retry_connection_errors=False,
+                )
+                try:
+                    DBOS.migrate(tables.url, schema=tables.schema)
+                except BaseException:  # whatever keeps it from that, nobody else would close it; raised again
+                    client.destroy()
+                    raise
+                self._client = client
+            return self._client
+
+
+def _ask_without_pickles(client: DBOSClient, question: Callable[[DBOSClient], T]) -> T:
+    """What it says. Meanwhile no pickle is read in this thread; while a worker is at work none is in any."""
+    token = _REFUSES_PICKLES.set(True)
+    try:
+        return question(client)
+    finally:
+        _REFUSES_PICKLES.reset(token)
 
 
 def _is_away(error: StoreError) -> bool:
@@ -252,7 +300,7 @@ async def start_dbos(choice: EngineChoice, work: RunWork) -> DBOS:
         raise UsageError("a worker runs in this process already: DBOS allows one, start another process")
     try:
         leave_to_host("dbos")
-        have_pickles_refused()
+        _have_pickles_refused()
         tables = await find_tables(choice.url)
         with as_store_errors():
             # Beside the event loop, since it takes a while; what `launch` asks, on this loop, is short.

@@ -1,33 +1,20 @@
 """RunQueue: durable runs put in a queue, looked at, cancelled and waited for."""
 
 import asyncio
-import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
-from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer, EnqueueOptions, WorkflowStatus
+from dbos import EnqueueOptions, WorkflowStatus
 
-from agentloop._plumbing.aio import in_thread
 from agentloop._plumbing.checks import MOST_COUNT, checked_name, shown, texts_or_none, whole_or_none
-from agentloop._plumbing.host_logging import leave_to_host
 from agentloop.approvals import Answers, checked_answers
-from agentloop.durable.engine import (
-    DbosTables,
-    as_store_errors,
-    find_tables,
-    have_pickles_refused,
-    not_lost,
-    refusing_pickles,
-    retry_while_away,
-    with_missing,
-)
+from agentloop.durable.engine import QueueClient, not_lost, retry_while_away, with_missing
 from agentloop.durable.leases import exclude_workers
 from agentloop.durable.orders import (
-    APPLICATION,
     CAN_GO_ON,
     OPEN,
     QUEUE,
@@ -68,63 +55,6 @@ async def answer_of(run: QueuedRun, store: SessionStore) -> str:
         f"run {run.id} was answered, but this store has nothing of it in the session {run.session_id!r}: "
         "that was deleted or swept, or the run's worker has another store"
     )
-
-
-T = TypeVar("T")
-
-
-class QueueClient:
-    """A client of the database at that URL, made when it is first asked."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-        self._client: DBOSClient | None = None
-        self._opening = threading.Lock()
-
-    async def ask(self, question: Callable[[DBOSClient], T]) -> T:
-        """What the database says to that.
-
-        Raises:
-            StoreError: it could not be reached or used.
-        """
-        with as_store_errors():
-            client = self._client
-            if client is None:
-                client = await in_thread(self._open, await find_tables(self._url))
-            return await in_thread(lambda: _ask_without_pickles(client, question))
-
-    async def close(self) -> None:
-        """Let go of the database; harmless when called again."""
-        client, self._client = self._client, None
-        if client is not None:
-            await in_thread(client.destroy)
-
-    def _open(self, tables: DbosTables) -> DBOSClient:
-        """The client; DBOS's tables are made where they are not there, since no worker may have started."""
-        with self._opening:
-            if self._client is None:
-                leave_to_host("dbos")
-                have_pickles_refused()
-                client = DBOSClient(
-                    system_database_url=tables.url,
-                    dbos_system_schema=tables.schema,
-                    serializer=DBOSPortableJSONSerializer(),
-                    application_name=APPLICATION,
-                    system_database_pool_size=1,
-                    retry_connection_errors=False,
-                )
-                try:
-                    DBOS.migrate(tables.url, schema=tables.schema)
-                except BaseException:  # whatever keeps it from that, nobody else would close it; raised again
-                    client.destroy()
-                    raise
-                self._client = client
-            return self._client
-
-
-def _ask_without_pickles(client: DBOSClient, question: Callable[[DBOSClient], T]) -> T:
-    with refusing_pickles():
-        return question(client)
 
 
 def _is_printable(value: object) -> bool:
