@@ -9,7 +9,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from agentloop.durable import RunQueue, orders
+from agentloop.durable import RunQueue, workflow
 from agentloop.durable import engine as durable_database
 from agentloop.errors import StoreError
 from tests.durable_work_kit import over
@@ -60,7 +60,7 @@ async def test_who_waits_gives_up_on_a_database_that_stays_away(
     pauses: list[float | None] = []
 
     def retry_pause(number: int, error: BaseException, *, retry_seconds: float) -> float | None:
-        pauses.append(orders.retry_pause(number, error, retry_seconds=retry_seconds / 10_000))
+        pauses.append(workflow.retry_pause(number, error, retry_seconds=retry_seconds / 10_000))
         return pauses[-1]
 
     monkeypatch.setattr(durable_database, "retry_pause", retry_pause)

@@ -19,16 +19,8 @@ from sqlalchemy.exc import DBAPIError
 
 from agentloop._plumbing.aio import in_thread
 from agentloop._plumbing.host_logging import leave_to_host
-from agentloop.durable.orders import (
-    APPLICATION,
-    RETRY_SECONDS,
-    WORKFLOW,
-    QueuedRun,
-    QueueLimits,
-    RunCancelledError,
-    retry_pause,
-)
-from agentloop.durable.workflow import StepResult, StepWork
+from agentloop.durable.orders import APPLICATION, WORKFLOW, QueuedRun, QueueLimits
+from agentloop.durable.workflow import RETRY_SECONDS, RunCancelledError, StepResult, StepWork, retry_pause
 from agentloop.errors import AgentLoopError, StoreError, UsageError
 from agentloop.stores.postgres import fault_of, found_at, held_among, is_away
 

@@ -1,4 +1,4 @@
-"""What is queued and how it is shown: orders, queues and their limits, and when a step is tried again."""
+"""What is queued and how it is shown: orders, queues and their limits."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ from agentloop._plumbing.checks import (
 from agentloop._plumbing.strict_json import mapping_or_empty
 from agentloop._plumbing.to_text import first_line
 from agentloop.approvals import Answers, answers_from_json, answers_to_json
-from agentloop.errors import ConflictError, ModelUnavailableError, StoreError, TakenOverError, UsageError
+from agentloop.errors import UsageError
 from agentloop.messages import Message, Usage
 from agentloop.run import as_user_message
 from agentloop.stores.base import check_trunk, checked_owner, checked_ttl
@@ -261,39 +261,3 @@ def checked_url(store: str) -> str:
     raise UsageError(
         f"durable runs need a PostgreSQL store, not {shown!r}: its URL begins with postgresql://"
     )
-
-
-class RunCancelledError(Exception):
-    """Somebody cancelled the run; its next step says so."""
-
-
-TRIES = 5
-"""So often a step is tried, with waits that double from the first (2, 4, 8, 16 s), on top of the model's own
-retries. The waits are ours, within the step: those of DBOS notice neither that the run was cancelled nor that
-the worker is asked to stop."""
-
-RETRY_SECONDS = 2.0
-
-LONGEST_ADVICE_SECONDS = 600.0
-"""A server that asks for a longer wait ends the run, which keeps its place meanwhile. Our own figure."""
-
-_FOR_GOOD = (ConflictError, TakenOverError)
-
-
-def may_work_later(error: BaseException) -> bool:
-    """Whether the same step may do when it is tried again."""
-    return isinstance(error, ModelUnavailableError | StoreError) and not isinstance(error, _FOR_GOOD)
-
-
-def retry_pause(tries: int, error: BaseException, *, retry_seconds: float) -> float | None:
-    """How long to wait after so many tries, in seconds, as the server asks; None where it was the last one.
-
-    >>> [retry_pause(tries, ModelUnavailableError("away"), retry_seconds=2.0) for tries in range(1, 6)]
-    [2.0, 4.0, 8.0, 16.0, None]
-    >>> retry_pause(1, ModelUnavailableError("busy", retry_after_seconds=90), retry_seconds=2.0)
-    90
-    """
-    advice = (error.retry_after_seconds if isinstance(error, ModelUnavailableError) else None) or 0.0
-    if tries >= TRIES or advice > LONGEST_ADVICE_SECONDS:
-        return None
-    return max(retry_seconds * 2.0 ** (tries - 1), advice)

@@ -20,8 +20,8 @@ from agentloop.durable import engine
 from agentloop.durable.engine import EngineChoice, Missing, as_store_errors, sign_of
 from agentloop.durable.held_run import WorkPlace
 from agentloop.durable.notices import Hears, Listener, Notices, drop_line
-from agentloop.durable.orders import QUEUE, RETRY_SECONDS, QueueLimits, checked_url, with_limits
-from agentloop.durable.workflow import Workflow
+from agentloop.durable.orders import QUEUE, QueueLimits, checked_url, with_limits
+from agentloop.durable.workflow import RETRY_SECONDS, Workflow
 from agentloop.emitter import Sink, drop_event
 from agentloop.errors import UsageError
 from agentloop.redaction import Redact, Redaction, checked_redaction

@@ -23,10 +23,17 @@ from agentloop._plumbing.to_text import strict, words_of
 from agentloop.context import AskModel, Finish, RunTools, cut_short_by
 from agentloop.durable.held_run import HeldRun, WorkPlace
 from agentloop.durable.leases import ElsewhereError
-from agentloop.durable.orders import RETRY_SECONDS, Order, RunCancelledError, may_work_later, retry_pause
+from agentloop.durable.orders import Order
 from agentloop.durable.run_log import has_ended, partial_in, says_prompt
 from agentloop.emitter import Hides
-from agentloop.errors import AgentLoopError, StoreError, UsageError
+from agentloop.errors import (
+    AgentLoopError,
+    ConflictError,
+    ModelUnavailableError,
+    StoreError,
+    TakenOverError,
+    UsageError,
+)
 from agentloop.events import Event, MessageRecord
 from agentloop.messages import Usage
 from agentloop.redaction import Redaction
@@ -80,6 +87,43 @@ class StepResult(TypedDict, total=False):
 
 StepWork: TypeAlias = Callable[[], Awaitable[StepResult]]
 """What a step does."""
+
+
+class RunCancelledError(Exception):
+    """Somebody cancelled the run; its next step says so."""
+
+
+TRIES = 5
+"""So often a step is tried, with waits that double from the first (2, 4, 8, 16 s), on top of the model's own
+retries. The waits are ours, within the step: those of DBOS notice neither that the run was cancelled nor that
+the worker is asked to stop."""
+
+RETRY_SECONDS = 2.0
+
+LONGEST_ADVICE_SECONDS = 600.0
+"""A server that asks for a longer wait ends the run, which keeps its place meanwhile. Our own figure."""
+
+_FOR_GOOD = (ConflictError, TakenOverError)
+
+
+def may_work_later(error: BaseException) -> bool:
+    """Whether the same step may do when it is tried again."""
+    return isinstance(error, ModelUnavailableError | StoreError) and not isinstance(error, _FOR_GOOD)
+
+
+def retry_pause(tries: int, error: BaseException, *, retry_seconds: float) -> float | None:
+    """How long to wait after so many tries, in seconds, as the server asks; None where it was the last one.
+
+    >>> [retry_pause(tries, ModelUnavailableError("away"), retry_seconds=2.0) for tries in range(1, 6)]
+    [2.0, 4.0, 8.0, 16.0, None]
+    >>> retry_pause(1, ModelUnavailableError("busy", retry_after_seconds=90), retry_seconds=2.0)
+    90
+    """
+    advice = (error.retry_after_seconds if isinstance(error, ModelUnavailableError) else None) or 0.0
+    if tries >= TRIES or advice > LONGEST_ADVICE_SECONDS:
+        return None
+    return max(retry_seconds * 2.0 ** (tries - 1), advice)
+
 
 CONFLICTS = 5
 """So often in a row somebody else may write to the log before a step gives up."""
