@@ -96,7 +96,7 @@ def is_alive(place: Path) -> bool:
     return "\nState:\tZ" not in Path(f"/proc/{(place / 'pid').read_text().strip()}/status").read_text()
 
 
-LASTING = "echo $$ > pid.new; mv pid.new pid; echo begun; exec sleep 300"
+LASTING = "echo begun; echo $$ > pid.new; mv pid.new pid; exec sleep 300"
 
 
 def begun_lasting() -> str:
