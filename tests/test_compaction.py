@@ -616,8 +616,8 @@ def test_what_is_computed_may_take_a_larger_share_of_a_small_window(
     occasion = Occasion(reason="threshold", why="it is full")
     plan = strategy_plan(KeepRecentFraction(0.05), context, budget, occasion)
     assert plan is not None
-    assert longest_summary(plan, context, budget, 0.25) == summary
-    assert longest_record(plan, context, budget, 0.25) == record
+    assert longest_summary(plan, 0.25) == summary
+    assert longest_record(plan, 0.25) == record
 
 
 def test_a_record_that_is_computed_again_keeps_its_room_beside_little_that_is_new() -> None:
@@ -630,7 +630,7 @@ def test_a_record_that_is_computed_again_keeps_its_room_beside_little_that_is_ne
     plan = strategy_plan(KeepRecentFraction(0.05), context, budget, occasion)
     assert plan is not None
     assert (plan.tokens, plan.gain) == (1_100, 100)
-    assert longest_record(plan, context, budget, 0.25) == 1_080
+    assert longest_record(plan, 0.25) == 1_080
 
 
 @pytest.mark.parametrize("keeps", [True, False])

@@ -46,7 +46,6 @@ from agentloop.compaction.replacement import (
 from agentloop.compaction.summary import NotSmallerError, Summariser, summary_budget
 from agentloop.context import (
     AUTOMATIC,
-    Budget,
     Context,
     RequestPrefix,
     as_prose,
@@ -86,7 +85,7 @@ from agentloop.stream import (
 )
 from agentloop.tools import ToolSet, text_from
 
-LengthOf: TypeAlias = Callable[[Plan, Context, Budget, float], int]
+LengthOf: TypeAlias = Callable[[Plan, float], int]
 """How long what stands instead may be, by the share of the window that a summary takes at most."""
 
 BESIDE_SHARE, MOST_BESIDE = 1 / 3, 0.9
@@ -119,11 +118,9 @@ class _EndedError(AgentLoopError):
 
 @dataclass(slots=True, kw_only=True)
 class _Outcome:
-    """What has come so far of a plan for a session: `before` as it was, `session` as it stands now."""
+    """What has come so far of a plan for a session, as it stands now."""
 
     plan: Plan
-    budget: Budget
-    before: Context
     session: Session
     status: CompactionStatus = "failed"
     error: str | None = "cancelled"
@@ -150,7 +147,8 @@ class _Outcome:
         return self._result
 
     def _made(self) -> CompactionResult:
-        size, record, after = self.budget.size(self.before), self.record, self.session.context
+        before, budget = self.plan.context, self.plan.budget
+        size, record, after = budget.size(before), self.record, self.session.context
         used = used_by(self.calls, record.tokens if record else 0)
         result = CompactionResult(
             status=self.status,
@@ -160,7 +158,7 @@ class _Outcome:
             tier=0,
             tokens_before=size,
             tokens_after=size,
-            messages_before=len(self.before.visible),
+            messages_before=len(before.visible),
             messages_after=len(after.visible),
             compaction_id=self.id,
             kept_events=after.records_of(after.visible),
@@ -171,13 +169,13 @@ class _Outcome:
             usage=used.usage,
             unreported=used.unreported,
             cost=used.cost,
-            window=self.budget.window,
+            window=budget.window,
             unsaved=self.unsaved,
             store_fault=self.store_fault,
         )
         if record is None:
             return result
-        archived = self.before.records_of(self.plan.entries)
+        archived = before.records_of(self.plan.entries)
         seqs = [seq for seq, other in after.compactions if other is record]
         return replace(
             result,
@@ -216,19 +214,22 @@ class Compactor:
     server_refused: bool = field(default=False, init=False)
     _summary_window: int | None = field(default=None, init=False)
 
-    async def compact(self, session: Session, plan: Plan, budget: Budget) -> tuple[Session, CompactionResult]:
-        """The session compacted, and what came of it; a failure leaves the context as it was."""
-        async with self._announced(session, plan, budget) as outcome:
+    async def compact(self, session: Session, plan: Plan) -> tuple[Session, CompactionResult]:
+        """The session compacted by a plan for its context; a failure leaves that as it was.
+
+        What came of it is returned too.
+        """
+        async with self._announced(session, plan) as outcome:
             focus, summary = await self._asked_first(outcome)
             await self._keep_transcript(outcome)
-            outcome.pinned = self.emitter.hide(self.pinned(plan, outcome.before, budget))
+            outcome.pinned = self.emitter.hide(self.pinned(plan))
             outcome.replacement = self.emitter.hide(await self._replacement(outcome, focus, summary))
             record = await in_thread(self._record, outcome)
             await to_its_end(self._append(record, outcome))
         return outcome.session, outcome.result()
 
     @asynccontextmanager
-    async def _announced(self, session: Session, plan: Plan, budget: Budget) -> AsyncIterator[_Outcome]:
+    async def _announced(self, session: Session, plan: Plan) -> AsyncIterator[_Outcome]:
         """From `CompactionStarted` to exactly one `CompactionEnded`, whatever happens in between.
 
         A failure is the outcome and goes no further: it is noted in the log, and what follows the block is
@@ -240,7 +241,7 @@ class Compactor:
         """
         self.server_refused = False
         plan = replace(plan, occasion=self.emitter.hide(plan.occasion))
-        outcome = _Outcome(plan=plan, budget=budget, before=session.context, session=session)
+        outcome = _Outcome(plan=plan, session=session)
         async with self.emitter.around("compaction", plan.strategy) as around:
             try:
                 with self._failures_of(outcome):
@@ -301,7 +302,7 @@ class Compactor:
             reason=plan.occasion.reason,
             why=plan.occasion.why,
             messages=tuple(_messages(plan)),
-            tokens_before=outcome.budget.size(outcome.before),
+            tokens_before=plan.budget.size(plan.context),
             focus=plan.occasion.focus,
         )
         request = await in_thread(self.emitter.hide, request)
@@ -344,7 +345,7 @@ class Compactor:
 
         return await to_its_end(in_thread(saved))
 
-    def pinned(self, plan: Plan, context: Context, budget: Budget) -> str:
+    def pinned(self, plan: Plan) -> str:
         """What tool sets keep in sight behind it, as one message's text, the highest priority first.
 
         Empty where nothing is covered: what an earlier one pinned then stays.
@@ -352,8 +353,8 @@ class Compactor:
         if not (self.tool_sets and plan.covered):
             return ""
         gone = {entry.seq for entry in plan.entries} | {item.seq for item in plan.cleared}
-        said, counter = context.seen(gone), budget.counter
-        left = int(PINNED_SHARE * self.longest(longest_summary, plan, context, budget))
+        said, counter = plan.context.seen(gone), plan.budget.counter
+        left = int(PINNED_SHARE * self.longest(longest_summary, plan))
         left -= count_message(Message.user(pinned_message("")), counter)
         texts: list[str] = []
         for each in sorted(self.tool_sets, key=lambda each: -each.priority):
@@ -364,12 +365,10 @@ class Compactor:
                 left -= counter(BETWEEN + texts[-1])
         return pinned_message(BETWEEN.join(texts)) if texts else ""
 
-    def longest(
-        self, length: LengthOf, plan: Plan, context: Context, budget: Budget, *, pinned: str = ""
-    ) -> int:
+    def longest(self, length: LengthOf, plan: Plan, *, pinned: str = "") -> int:
         """What may stand instead beside what is pinned, in tokens; `length` is without any."""
-        longest = length(plan, context, budget, self.policy.summary_share)
-        return max(LEAST_SUMMARY_TOKENS, longest - budget.counter(pinned))
+        longest = length(plan, self.policy.summary_share)
+        return max(LEAST_SUMMARY_TOKENS, longest - plan.budget.counter(pinned))
 
     async def _replacement(self, outcome: _Outcome, focus: str | None, summary: str | None) -> Replacement:
         """What stands instead: the summary of a callback, where it can stand, else what is written for it.
@@ -382,7 +381,7 @@ class Compactor:
             return NOTHING
         if summary is None:
             return await self._write(outcome, focus)
-        if fault := summary_fault(summary, None, plan.entries, outcome.before, outcome.budget.counter):
+        if fault := summary_fault(summary, None, plan.entries, plan.context, plan.budget.counter):
             raise SummaryRefusedError(f"the summary of a callback was refused: {fault}")
         return Replacement(text=as_prose(summary), made="summary")
 
@@ -396,7 +395,7 @@ class Compactor:
         if not isinstance(instead, Summary):
             return await self._computed(instead, outcome)
         is_due = outcome.plan.occasion.reason in AUTOMATIC
-        if model is None or (is_due and not outcome.before.guard.trusts_summaries):
+        if model is None or (is_due and not outcome.plan.context.guard.trusts_summaries):
             fallback = instead.on_failure
             return await self._computed(fallback if isinstance(fallback, Computed) else Digest(), outcome)
         try:
@@ -411,22 +410,20 @@ class Compactor:
             return replace(await self._computed(fallback, outcome), fault=str(error))
 
     async def _computed(self, instead: Computed, outcome: _Outcome) -> Replacement:
-        plan, before, budget = outcome.plan, outcome.before, outcome.budget
-        longest = self.longest(longest_record, plan, before, budget, pinned=outcome.pinned)
-        return await in_thread(computed, instead, plan, before, max_tokens=longest, counter=budget.counter)
+        longest = self.longest(longest_record, outcome.plan, pinned=outcome.pinned)
+        return await in_thread(computed, instead, outcome.plan, max_tokens=longest)
 
     async def _summary(
         self, spec: Summary, model: ChatModel, outcome: _Outcome, focus: str | None
     ) -> Replacement:
-        plan, before, budget = outcome.plan, outcome.before, outcome.budget
+        plan = outcome.plan
         longest = max(
-            self.longest(length, plan, before, budget, pinned=outcome.pinned)
-            for length in (longest_summary, longest_record)
+            self.longest(length, plan, pinned=outcome.pinned) for length in (longest_summary, longest_record)
         )
         longest = min(longest, spec.max_tokens or longest)
         beside = int(max(BESIDE_SHARE * longest, min(LEAST_RECORD, MOST_BESIDE * longest)))
-        own = summary_budget(model, budget, longest=longest - beside, learnt=self._summary_window)
-        whole, room = own.reserve + beside, room_below(plan, before, budget, pinned=outcome.pinned)
+        own = summary_budget(model, plan.budget, longest=longest - beside, learnt=self._summary_window)
+        whole, room = own.reserve + beside, room_below(plan, pinned=outcome.pinned)
         summariser = Summariser(
             model=model,
             budget=own,
@@ -434,12 +431,12 @@ class Compactor:
             ask=self.emitter.ask,
             note=outcome.calls.append,
             spec=spec,
-            beside=record_beside(plan, before, counter=budget.counter),
+            beside=record_beside(plan),
             beside_tokens=beside,
             whole_tokens=whole if room is None else min(whole, room),
             covered=plan.entries,
-            reads=to_read(plan, before),
-            context=before,
+            reads=to_read(plan),
+            context=plan.context,
             focus=focus,
             prefix=self.prefix if spec.prefix == "shared" and model is self.model else None,
         )
@@ -451,15 +448,9 @@ class Compactor:
 
     def _record(self, outcome: _Outcome) -> Compacted:
         """The record of it, with what it loses; only one that makes the context smaller."""
-        before, budget = outcome.before, outcome.budget
-        record = compacted_record(
-            outcome.plan,
-            outcome.replacement,
-            before,
-            transcript=outcome.transcript,
-            counter=budget.counter,
-            pinned=outcome.pinned,
-        )
+        plan, replacement = outcome.plan, outcome.replacement
+        before, budget = plan.context, plan.budget
+        record = compacted_record(plan, replacement, transcript=outcome.transcript, pinned=outcome.pinned)
         after = _with(record, before)
         if not budget.fits(before) and (after.tokens >= before.tokens or not budget.fits(after)):
             record = replace(record, pinned="", pinned_tokens=None)  # the request comes first
@@ -469,10 +460,11 @@ class Compactor:
             raise _EndedError(
                 "ineffective", f"what would stand instead is not smaller than what it covers: {sizes}"
             )
-        most, size = outcome.plan.most, budget.size(after)
-        if most is not None and size > most:
-            raise _EndedError("ineffective", f"the request would take {size:,} tokens, more than {most:,}")
-        lost = self.emitter.hide(_lost(outcome.plan, after))
+        size = budget.size(after)
+        if plan.most is not None and size > plan.most:
+            text = f"the request would take {size:,} tokens, more than {plan.most:,}"
+            raise _EndedError("ineffective", text)
+        lost = self.emitter.hide(_lost(plan, after))
         return replace(
             record,
             id=outcome.id,
@@ -480,8 +472,8 @@ class Compactor:
             after=budget.size_of_rewritten(before, after),
             lost=lost[:MOST_LOST],
             lost_count=len(lost),
-            fault=outcome.replacement.fault,
-            eager=outcome.plan.occasion.eager,
+            fault=replacement.fault,
+            eager=plan.occasion.eager,
         )
 
     async def _append(self, record: Compacted, outcome: _Outcome) -> None:
@@ -492,7 +484,7 @@ class Compactor:
 
         async def rebase(session: Session, conflict: ConflictError) -> Session:
             session = await self.rebase(session, conflict)
-            if session.context.compactions != outcome.before.compactions:
+            if session.context.compactions != outcome.plan.context.compactions:
                 outcome.session = session
                 raise _EndedError("conflict", "another writer compacted the session first") from conflict
             return session
@@ -504,25 +496,17 @@ class Compactor:
         faults = "; ".join(filter(None, (outcome.replacement.fault, outcome.unsaved)))
         outcome.end("done", self.emitter.hide(faults or None))
 
-    def preview(
-        self, plan: Plan, context: Context, budget: Budget, status: ContextStatus
-    ) -> CompactionPreview:
+    def preview(self, plan: Plan, status: ContextStatus) -> CompactionPreview:
         """What the plan would come to, foreseen without doing it.
 
         Of a summary, which is still to be written, the length is guessed by what it stands for.
         """
-        pinned = self.pinned(plan, context, budget)
+        context, budget, pinned = plan.context, plan.budget, self.pinned(plan)
         length = longest_record if isinstance(plan.instead, Computed) else longest_summary
-        longest = self.longest(length, plan, context, budget, pinned=pinned)
-        replacement, unwritten = _foreseen(plan, context, budget, longest)
-        record = compacted_record(
-            plan,
-            replacement,
-            context,
-            transcript=LIKELY_NAME if self.transcripts else None,
-            counter=budget.counter,
-            pinned=pinned,
-        )
+        longest = self.longest(length, plan, pinned=pinned)
+        replacement, unwritten = _foreseen(plan, longest)
+        transcript = LIKELY_NAME if self.transcripts else None
+        record = compacted_record(plan, replacement, transcript=transcript, pinned=pinned)
         rewritten = _with(record, context)
         before, ratio, touched = budget.size(context), budget.ratio(context), plan.touched
         after = budget.size_of_rewritten(context, rewritten) + ceil(ratio * unwritten)
@@ -545,13 +529,13 @@ class Compactor:
         )
 
 
-def _foreseen(plan: Plan, context: Context, budget: Budget, longest: int) -> tuple[Replacement, int]:
+def _foreseen(plan: Plan, longest: int) -> tuple[Replacement, int]:
     """What would stand instead, and the tokens of what of it a model is still to write."""
     if not plan.covered:
         return NOTHING, 0
     if isinstance(plan.instead, Summary):
         return Replacement(text="", made="summary"), min(longest, ceil(plan.tokens * SHARE_OF_SUMMARY))
-    return computed(plan.instead, plan, context, max_tokens=longest, counter=budget.counter), 0
+    return computed(plan.instead, plan, max_tokens=longest), 0
 
 
 def _difference(model: Priced | None, more: Usage, less: Usage) -> float | None:
@@ -589,8 +573,8 @@ def _started(outcome: _Outcome) -> CompactionStarted:
         reason=plan.occasion.reason,
         why=plan.occasion.why,
         strategy=plan.strategy,
-        tokens_before=outcome.budget.size(outcome.before),
-        messages_before=len(outcome.before.visible),
+        tokens_before=plan.budget.size(plan.context),
+        messages_before=len(plan.context.visible),
         first=min(touched),
         last=max(touched),
     )
@@ -605,7 +589,7 @@ def _failure(outcome: _Outcome) -> NotCompacted:
         why=plan.occasion.why,
         strategy=plan.strategy,
         error=outcome.error or "",
-        before=outcome.budget.size(outcome.before),
+        before=plan.budget.size(plan.context),
         group=plan.group,
         transcript=outcome.transcript,
         fault=outcome.fault,

@@ -251,7 +251,7 @@ class ContextKeeper:
     def _foreseen(self, context: Context, strategy: Strategy) -> CompactionPreview | None:
         budget = self._with_threshold(self.budget)
         plan = next(step_plans(strategy, context, budget, _asked_for(None)), None)
-        return self.compactor.preview(plan, context, budget, self.status(context)) if plan else None
+        return self.compactor.preview(plan, self.status(context)) if plan else None
 
     def status(self, context: Context) -> ContextStatus:
         """How full the window is."""
@@ -274,7 +274,7 @@ class ContextKeeper:
         budget, first = self._with_threshold(budget), len(self.outcomes)
         doubted = budget.doubted() if occasion.reason == "overflow" else budget
         plan = await in_thread(self._clear_plan, session.context, budget, occasion)
-        session, result = await self._carry_out(session, budget, plan)
+        session, result = await self._carry_out(session, plan)
         if self._may_summarise(session.context, budget, occasion, result):
             session, result = await self._summarise(session, budget, occasion)
         for most, plan_of_rung in (
@@ -286,7 +286,7 @@ class ContextKeeper:
         ):
             if not most.fits(session.context) and prevented(result) is None:
                 plan = await in_thread(plan_of_rung, session.context, most, occasion)
-                session, result = await self._carry_out(session, most, plan)
+                session, result = await self._carry_out(session, plan)
         newest = next(reversed(self.outcomes[first:]), None)
         if newest and newest.store_fault and not budget.fits(session.context):
             raise newest.store_fault
@@ -301,16 +301,16 @@ class ContextKeeper:
         if self._clearing is None or occasion.eager:
             return None
         plan = next(step_plans(self._strategy, context, budget, occasion), None)
-        return self._as_good(plan, context, budget) if plan else None
+        return self._as_good(plan) if plan else None
 
-    def _as_good(self, plan: Plan, context: Context, budget: Budget) -> Plan | None:
+    def _as_good(self, plan: Plan) -> Plan | None:
         """What it covers shown shortened instead, where that gains about as much."""
-        micro = self.compactor.policy.micro
+        micro, context, budget = self.compactor.policy.micro, plan.context, plan.budget
         if micro is None or isinstance(plan.instead, Note):
             return None
         found = (cleared_item(entry, micro, budget.counter) for entry in plan.entries if not entry.cleared)
         items = tuple(item for item in found if item)
-        record = self.compactor.longest(longest_record, plan, context, budget)
+        record = self.compactor.longest(longest_record, plan)
         after = size_after(items, context, budget)
         gain = budget.size(context) - after
         least = AS_GOOD * budget.ratio(context) * (plan.tokens - record)
@@ -347,7 +347,7 @@ class ContextKeeper:
         by_a_model = any(each.tier in (SUMMARY, PARTIAL) for each in self.outcomes[first:])
         if by_a_model and not budget.fits(session.context):
             plan = await in_thread(small_tail_plan, session.context, budget, occasion)
-            session, _ = await self._carry_out(session, budget, plan)
+            session, _ = await self._carry_out(session, plan)
         if len(self.outcomes) == first:
             why = f"it would save about {gain:,} tokens, and is done from {least:,} on"
             if not gain:
@@ -375,17 +375,17 @@ class ContextKeeper:
             plan = await in_thread(step.plan, session.context, budget, occasion)
             if plan is None or (refused and _needs_a_model(plan)):
                 continue
-            session, result = await self._carry_out(session, budget, replace(plan, group=group))
+            session, result = await self._carry_out(session, replace(plan, group=group))
             refused = refused or self.compactor.server_refused
             results += [result] if result else []
         return session, together(results) if results else None
 
     async def _carry_out(
-        self, session: Session, budget: Budget, plan: Plan | None
+        self, session: Session, plan: Plan | None
     ) -> tuple[Session, CompactionResult | None]:
         if plan is None:
             return session, None
-        session, result = await self.compactor.compact(session, plan, budget)
+        session, result = await self.compactor.compact(session, plan)
         self.outcomes.append(result)
         return session, result
 

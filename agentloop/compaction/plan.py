@@ -18,7 +18,6 @@ from agentloop.events import ClearedItem, Ranges, holds
 from agentloop.results import NOTHING_TO_DO
 from agentloop.strategies import (
     Chain,
-    Computed,
     Cut,
     Digest,
     Instead,
@@ -86,20 +85,23 @@ class Occasion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What goes, what is shown shortened, and what stands instead.
+    """What goes of a context, what is shown shortened, and what stands instead, as decided within a budget.
 
-    What stands instead stands before the first message at or after position `at`, and is made from `reads`,
-    oldest first. Plans that are steps of one compaction share `group`. The request must come to at most
-    `most` tokens by it, or all is left as it was; None: it may come to anything smaller.
+    What stands instead stands before the first message at or after position `at`. It is made from earlier
+    records that are covered and from what was `said`, oldest first; None: from all that is covered. Plans
+    that are steps of one compaction share `group`. The request must come to at most `most` tokens by it, or
+    all is left as it was; None: it may come to anything smaller.
     """
 
+    context: Context
+    budget: Budget
     occasion: Occasion
     strategy: str
     tier: int
     covered: tuple[Unit, ...] = ()
     at: int = 0
     instead: Instead = field(default_factory=Note)
-    reads: tuple[Entry, ...] = ()
+    said: tuple[Entry, ...] | None = None
     cleared: tuple[ClearedItem, ...] = ()
     shown: tuple[Entry, ...] = ()
     group: str = ""
@@ -123,13 +125,21 @@ class Plan:
         return in_log_order(entry for unit in self.covered for entry in unit.entries)
 
     @property
+    def reads(self) -> tuple[Entry, ...]:
+        """What stands instead is made from these, oldest first."""
+        if self.said is None:
+            return self.entries
+        return (*(entry for entry in self.entries if entry.kind != "said"), *self.said)
+
+    @property
     def touched(self) -> tuple[Entry, ...]:
         """What is covered or shortened, oldest first."""
         return in_log_order((*self.entries, *self.shown))
 
-    def covers(self, context: Context) -> Ranges:
-        """The positions of what is covered, in the context it was decided for."""
-        return covered_ranges(context, self.covered)
+    @property
+    def covers(self) -> Ranges:
+        """The positions of what is covered."""
+        return covered_ranges(self.context, self.covered)
 
 
 def plan_of(cut: Cut, context: Context, budget: Budget, *, occasion: Occasion, strategy: str) -> Plan | None:
@@ -143,17 +153,19 @@ def plan_of(cut: Cut, context: Context, budget: Budget, *, occasion: Occasion, s
     items = tuple(item for item in cut.cleared if _may_be_shown(item, shown.get(item.seq)))
     if not covered and not items:
         return None
-    plan = Plan(
+    return Plan(
+        context=context,
+        budget=budget,
         occasion=occasion,
         strategy=strategy,
         tier=SUMMARY if covered else STRIP,
         covered=covered,
         at=clamped(context, cut.at, budget.task_tokens),
         instead=cut.instead,
+        said=None if cut.reads is None else _said_at(cut.reads, context),
         cleared=items,
         shown=tuple(shown[item.seq] for item in items),
     )
-    return replace(plan, reads=_reads(cut, context, plan.entries))
 
 
 def in_log_order(entries: Iterable[Entry]) -> tuple[Entry, ...]:
@@ -171,11 +183,8 @@ def _may_be_shown(item: ClearedItem, entry: Entry | None) -> bool:
     return same and calls and (before.role == "tool" or bool(before.tool_calls))
 
 
-def _reads(cut: Cut, context: Context, covered: Sequence[Entry]) -> tuple[Entry, ...]:
-    if cut.reads is None:
-        return tuple(covered)
-    earlier = (entry for entry in covered if entry.kind != "said")
-    return (*earlier, *(entry for entry in context.said if holds(cut.reads, entry.seq)))
+def _said_at(positions: Ranges, context: Context) -> tuple[Entry, ...]:
+    return tuple(entry for entry in context.said if holds(positions, entry.seq))
 
 
 def clear_plan(
@@ -228,6 +237,8 @@ def shorten_kept_plan(context: Context, budget: Budget, occasion: Occasion) -> P
     if not items:
         return None
     return Plan(
+        context=context,
+        budget=budget,
         occasion=occasion,
         strategy="shorten kept",
         tier=PLAIN,
@@ -257,7 +268,16 @@ def smaller_record_plan(context: Context, budget: Budget, occasion: Occasion) ->
     most = min(takes - over, takes // 2)
     if most < LEAST_DIGEST_TOKENS:
         return None
-    return _plain_plan("smaller record", (unit,), Digest(max_tokens=most), unit.first.at, occasion)
+    return Plan(
+        context=context,
+        budget=budget,
+        occasion=occasion,
+        strategy="smaller record",
+        tier=PLAIN,
+        covered=(unit,),
+        at=unit.first.at,
+        instead=Digest(max_tokens=most),
+    )
 
 
 def note_plan(context: Context, budget: Budget, occasion: Occasion) -> Plan | None:
@@ -266,20 +286,15 @@ def note_plan(context: Context, budget: Budget, occasion: Occasion) -> Plan | No
     if not units:
         return None
     behind = max(entry.at for unit in units for entry in unit.entries) + 1
-    at = clamped(context, behind, budget.task_tokens)
-    return _plain_plan("note", units, Note(SHORTEST_NOTE), at, occasion)
-
-
-def _plain_plan(name: str, covered: tuple[Unit, ...], instead: Computed, at: int, occasion: Occasion) -> Plan:
-    reads = in_log_order(entry for unit in covered for entry in unit.entries)
     return Plan(
+        context=context,
+        budget=budget,
         occasion=occasion,
-        strategy=name,
+        strategy="note",
         tier=PLAIN,
-        covered=covered,
-        at=at,
-        instead=instead,
-        reads=reads,
+        covered=units,
+        at=clamped(context, behind, budget.task_tokens),
+        instead=Note(SHORTEST_NOTE),
     )
 
 
@@ -368,19 +383,20 @@ def _with_numbers(strategy: Strategy) -> str:
     return f"{strategy_name(strategy)}({numbers})" if numbers else strategy_name(strategy)
 
 
-def longest_summary(plan: Plan, context: Context, budget: Budget, share: float) -> int:
+def longest_summary(plan: Plan, share: float) -> int:
     """The longest summary, in tokens of our own count: this share of the window, and most of what is left.
 
     That is what the kept part leaves.
     """
+    context, budget = plan.context, plan.budget
     left = int(SHARE_OF_ROOM * (budget.room(context) - (context.tokens - plan.tokens)))
     most = min(budget.own(int(budget.window * share), context), left, MOST_SUMMARY_TOKENS)
     return max(LEAST_SUMMARY_TOKENS, most)
 
 
-def longest_record(plan: Plan, context: Context, budget: Budget, share: float) -> int:
+def longest_record(plan: Plan, share: float) -> int:
     """The longest record that is computed: a larger share of a small window than a summary takes."""
-    longest = longest_summary(plan, context, budget, _share_of_record(budget, share))
+    longest = longest_summary(plan, _share_of_record(plan.budget, share))
     earlier = plan.tokens - plan.gain
     return max(LEAST_SUMMARY_TOKENS, min(longest, earlier + int(SHARE_OF_COVERED * plan.gain)))
 
@@ -389,15 +405,16 @@ def _share_of_record(budget: Budget, share: float) -> float:
     return max(share, min(LEAST_RECORD / budget.window, MOST_OF_WINDOW))
 
 
-def room_below(plan: Plan, context: Context, budget: Budget, *, pinned: str) -> int | None:
+def room_below(plan: Plan, *, pinned: str) -> int | None:
     """What a summary and its record may take so that the plan comes to what it must; None for no bound.
 
     What is `pinned` behind them has its room first.
     """
     if plan.most is None:
         return None
-    spare = plan.most - budget.least_size(context, plan.tokens)
-    return int(spare / budget.ratio(context)) - AROUND_SUMMARY - budget.counter(pinned)
+    budget = plan.budget
+    spare = plan.most - budget.least_size(plan.context, plan.tokens)
+    return int(spare / budget.ratio(plan.context)) - AROUND_SUMMARY - budget.counter(pinned)
 
 
 def with_threshold(policy: Compaction, budget: Budget) -> Budget:

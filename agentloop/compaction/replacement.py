@@ -11,7 +11,6 @@ from agentloop._plumbing.truncate import beginning, head
 from agentloop.compaction.digest import Findings, digest, first_within
 from agentloop.compaction.plan import PLAIN, Plan
 from agentloop.context import (
-    Context,
     Entry,
     TokenCounter,
     count_message,
@@ -52,20 +51,14 @@ NOTHING = Replacement(text="", made="note")
 
 
 def compacted_record(
-    plan: Plan,
-    replacement: Replacement,
-    context: Context,
-    *,
-    transcript: str | None,
-    counter: TokenCounter,
-    pinned: str = "",
+    plan: Plan, replacement: Replacement, *, transcript: str | None, pinned: str = ""
 ) -> Compacted:
     """The record of the plan carried out with this replacement, and with what is pinned behind it.
 
     `transcript` is a file name.
     """
-    covers = plan.covers(context)
-    positions = in_words(united(covers, covered_before(context, plan.entries)))
+    covers, counter = plan.covers, plan.budget.counter
+    positions = in_words(united(covers, covered_before(plan.context, plan.entries)))
     text, answer = _texts(replacement, transcript, positions) if covers else ("", "")
     tokens = count_message(Message.user(text), counter) if text else 0
     answer_tokens = count_message(Message.assistant(answer), counter) if answer else 0
@@ -113,27 +106,26 @@ def _texts(replacement: Replacement, transcript: str | None, positions: str) -> 
     return summary_message(replacement.text, transcript, positions, made=replacement.made), ""
 
 
-def computed(
-    instead: Computed, plan: Plan, context: Context, *, max_tokens: int, counter: TokenCounter
-) -> Replacement:
+def computed(instead: Computed, plan: Plan, *, max_tokens: int) -> Replacement:
     """What stands instead where no model is asked, in at most so many tokens."""
+    context, counter, reads = plan.context, plan.budget.counter, plan.reads
     if isinstance(instead, Note):
         gone = originals_of(context, plan.entries)
         seqs = tuple(entry.seq for entry in gone)
         return Replacement(text=instead.text or NOTE.format(count=len(gone)), made="note", unread=seqs)
     most = min(instead.max_tokens or max_tokens, max_tokens)
-    earlier, read = records_without_log(context, plan.reads), originals_of(context, plan.reads)
+    earlier, read = records_without_log(context, reads), originals_of(context, reads)
     if isinstance(instead, Lines):
         text = turn_lines([*earlier, *read], max_tokens=most, counter=counter)
         return Replacement(text=text, made="digest")
     known = {entry.seq for entry in earlier}
-    written = [entry for entry in model_summaries(context, plan.reads) if entry.seq not in known]
+    written = [entry for entry in model_summaries(context, reads) if entry.seq not in known]
     earlier += map(_prose_only, written)
-    text = digest([*earlier, *read], max_tokens=most, counter=counter, kept=_kept(plan, context))
+    text = digest([*earlier, *read], max_tokens=most, counter=counter, kept=_kept(plan))
     return Replacement(text=text, made="digest")
 
 
-def record_beside(plan: Plan, context: Context, *, counter: TokenCounter) -> Callable[[int, str], str]:
+def record_beside(plan: Plan) -> Callable[[int, str], str]:
     """Makes the digest of at most so many tokens that stands beside a model's prose.
 
     It is without the prose of earlier ones, which the model rewrites. What it stands for is read once.
@@ -141,23 +133,24 @@ def record_beside(plan: Plan, context: Context, *, counter: TokenCounter) -> Cal
 
     @cache
     def findings() -> Findings:
-        earlier = [_record_only(entry) for entry in records_without_log(context, plan.reads)]
-        return Findings.of([*earlier, *originals_of(context, plan.reads)], _kept(plan, context))
+        earlier = [_record_only(entry) for entry in records_without_log(plan.context, plan.reads)]
+        return Findings.of([*earlier, *originals_of(plan.context, plan.reads)], _kept(plan))
 
-    return lambda max_tokens, prose: findings().record(max_tokens, counter, beside=prose)
+    return lambda max_tokens, prose: findings().record(max_tokens, plan.budget.counter, beside=prose)
 
 
-def to_read(plan: Plan, context: Context) -> tuple[Entry, ...]:
+def to_read(plan: Plan) -> tuple[Entry, ...]:
     """What a model is to read: of its earlier summaries the prose alone where the log is behind them."""
-    without_log = {entry.seq for entry in records_without_log(context, plan.reads)}
-    written = {entry.seq for entry in model_summaries(context, plan.reads)} - without_log
-    return tuple(_prose_only(entry) if entry.seq in written else entry for entry in plan.reads)
+    reads = plan.reads
+    without_log = {entry.seq for entry in records_without_log(plan.context, reads)}
+    written = {entry.seq for entry in model_summaries(plan.context, reads)} - without_log
+    return tuple(_prose_only(entry) if entry.seq in written else entry for entry in reads)
 
 
-def _kept(plan: Plan, context: Context) -> list[Entry]:
+def _kept(plan: Plan) -> list[Entry]:
     """What stays in sight."""
     covered = {entry.seq for entry in plan.entries}
-    return [entry for entry in context.visible if entry.seq not in covered]
+    return [entry for entry in plan.context.visible if entry.seq not in covered]
 
 
 def _prose_only(entry: Entry) -> Entry:
