@@ -43,6 +43,7 @@ from agentloop.compaction.plan import (
     with_threshold,
 )
 from agentloop.compaction.policy import Compaction
+from agentloop.compaction.warnings import ContextWarnings
 from agentloop.context import (
     Budget,
     Context,
@@ -71,9 +72,6 @@ from agentloop.stream import (
     CompactionSkipped,
     CompactionStatus,
     ContextStatus,
-    ContextWarning,
-    Level,
-    LevelOf,
     ResultsCleared,
     together,
 )
@@ -100,15 +98,13 @@ class ContextKeeper:
     compactor: Compactor
     outcomes: list[CompactionResult] = field(default_factory=list)
     _clearing: Clearing | None = field(default=None, init=False)
-    _levels: dict[LevelOf, Level] = field(default_factory=dict, init=False)
-    _said_fixed: bool = field(default=False, init=False)
-    _said_cuts: int | None = field(default=None, init=False)
+    _warnings: ContextWarnings = field(init=False)
     _lowered_at: int | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         micro = self.policy.micro if self.policy else None
         self._clearing = Clearing(micro, self.budget.counter) if micro else None
-        self._said_cuts = self.budget.cuts.window
+        self._warnings = ContextWarnings(self.compactor.emitter, self.budget.cuts.window)
 
     async def make_room(self, session: Session) -> Session:
         """The session with room for its next request.
@@ -123,9 +119,8 @@ class ContextKeeper:
                 session = await self.escalate(await session.whole(), self.budget, occasion)
             elif occasion and not session.context.guard.told:
                 session = await self._skip(session, occasion, self._strategy, str(held))
-            await self._say_fixed(session.context)
-        await self._say_cuts(session.context)
-        await self._warn(session.context)
+        status = self.status(session.context)
+        await self._warnings.show(session.context, self.budget, status, compacts=self.policy is not None)
         self.budget.check(session.context)
         return session
 
@@ -467,54 +462,6 @@ class ContextKeeper:
         occasion = Occasion(reason=fired.reason, why=fired.why, eager=threshold is None or size <= threshold)
         limit = self.budget.limit
         return occasion, context.guard.refusal(size=size, limit=limit, eager=occasion.eager)
-
-    async def _say_fixed(self, context: Context) -> None:
-        """Say once that what compaction cannot shrink is larger than what it aims at, or fires at."""
-        fixed = ceil(self.budget.ratio(context) * self.budget.fixed_beside(context))
-        fires, target = self.status(context).threshold or self.budget.limit, self.budget.target
-        if fixed <= min(fires, target) or self._said_fixed:
-            return
-        wanted = (
-            f"the {target:,} that compaction aims at: shorten them, or use a larger window"
-            if fixed > target
-            else f"the {fires:,} at which it is to compact, so no compaction gets there: let it do so later"
-        )
-        self._said_fixed = True
-        text = f"instructions and tool schemas take {fixed:,} tokens, more than {wanted}"
-        await self._say(text, fixed, self.status(context))
-
-    async def _say_cuts(self, context: Context) -> None:
-        """Say once that the server cuts prompts in silence, and to which window it does."""
-        window = self.budget.cuts.window
-        if window in (None, self._said_cuts):
-            return
-        self._said_cuts, status = window, self.status(context)
-        text = (
-            f"the server seems to cut longer prompts in silence: it reports at most {window:,} tokens "
-            f"of requests of up to {self.budget.answered:,}; a larger window on its side helps"
-        )
-        await self._say(text, status.tokens, status)
-
-    async def _say(self, text: str, tokens: int, status: ContextStatus) -> None:
-        """Warn of what the window does not tell."""
-        warning = ContextWarning(level=status.window_level, tokens=tokens, window=status.window, text=text)
-        await self.compactor.emitter.emit(warning)
-
-    async def _warn(self, context: Context) -> None:
-        """Say which levels have changed since the last request."""
-        status = self.status(context)
-        levels: dict[LevelOf, Level] = {"threshold": status.threshold_level, "window": status.window_level}
-        for of, level in levels.items():
-            if level != self._levels.get(of, "none"):
-                warning = ContextWarning(
-                    level=level,
-                    of=of,
-                    tokens=status.tokens,
-                    window=status.window,
-                    threshold=status.threshold,
-                )
-                await self.compactor.emitter.emit(warning)
-        self._levels = levels
 
 
 def prevented(result: CompactionResult | None) -> str | None:
