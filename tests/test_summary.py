@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agentloop.callbacks import Callbacks, Replace
 from agentloop.compaction import Compaction
 from agentloop.compaction.digest import digest
-from agentloop.compaction.reading import BETWEEN_TOKENS, MAX_CHUNKS, Bounds, reading_of
+from agentloop.compaction.reading import BETWEEN_TOKENS, MAX_CHUNKS, reading_of
 from agentloop.compaction.summary import summary_fault
 from agentloop.context import Context, Labelled, count_request, counter_for, fitted
 from agentloop.events import Cleared, MessageRecord, NotCompacted
@@ -90,7 +90,7 @@ def test_l6_an_old_message_is_known_again() -> None:
 @given(st.lists(texts | texts.map(lambda text: text * 9), min_size=1, max_size=30), st.integers(200, 600))
 def test_l4_what_was_said_is_whole_in_one_piece_as_long_as_it_fits(said: list[str], room: int) -> None:
     entries = context_of([Message.user(text) for text in said]).visible
-    reading = reading_of(entries, bounds=Bounds(room=room), counter=COUNTER)
+    reading = reading_of(entries, room=room, counter=COUNTER)
     assert len(reading.chunks) <= MAX_CHUNKS
     assert all(COUNTER("\n\n".join(map(str, chunk))) <= room + 40 for chunk in reading.chunks)
     for entry in entries:
@@ -106,7 +106,7 @@ def test_results_give_way_before_what_was_said() -> None:
     call = ToolCall(id="1", name="read", arguments="{}")
     messages = [Message.user("rule one. " * 150), Message.assistant("", [call])]
     messages += [Message.tool("1", "FACT-00000a " + "x y " * 3_000 + " FACT-00000b")]
-    reading = reading_of(context_of(messages).visible, bounds=Bounds(room=500), counter=COUNTER)
+    reading = reading_of(context_of(messages).visible, room=500, counter=COUNTER)
     text = "\n\n".join(part.text for chunk in reading.chunks for part in chunk)
     assert reading.unread == ()
     assert text.count("rule one.") == 150

@@ -34,20 +34,6 @@ Part: TypeAlias = tuple[Labelled, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """How chunks are made: each of at most `room` tokens, and of at most `chunk_tokens` where that is less.
-
-    Each message is capped at `message_chars` characters as it is read, head and tail together. Results and
-    arguments are cut to the first of `result_chars` with which everything can be read.
-    """
-
-    room: int
-    chunk_tokens: int | None = None
-    message_chars: int | None = None
-    result_chars: tuple[int, ...] = RESULT_CHARS
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """The chunks to read, and the positions of what even `MAX_CHUNKS` of them could not hold.
 
@@ -71,28 +57,40 @@ class _Block:
     tokens: int
 
 
-def reading_of(entries: Sequence[Entry], *, bounds: Bounds, counter: TokenCounter) -> Reading:
+def reading_of(
+    entries: Sequence[Entry],
+    *,
+    room: int,
+    chunk_tokens: int | None = None,
+    message_chars: int | None = None,
+    result_chars: int = RESULT_CHARS[0],
+    counter: TokenCounter,
+) -> Reading:
     """The entries in as few chunks as they need: one, with earlier records first, where one request has room.
+
+    A chunk has at most `room` tokens, and at most `chunk_tokens` where that is less. What a user or the
+    assistant said is capped at `message_chars` characters, head and tail together, results and arguments at
+    `result_chars`, or at the first of the smaller `RESULT_CHARS` with which everything can be read.
 
     User and assistant text is whole, and in one chunk where a chunk has room for it; results and arguments
     give way first. Where what was said is still too much, whole messages are left out: results before
     assistant text before user text, oldest first.
     """
     said = [entry for entry in entries if entry.kind != "note"]
-    most = max(bounds.room, LEAST_ROOM)
-    chunk = min(most, bounds.chunk_tokens or most)
+    most = max(room, LEAST_ROOM)
+    chunk = min(most, chunk_tokens or most)
     blocks: list[_Block] = []
-    for chars in bounds.result_chars:
-        blocks = list(_blocks(said, chars, bounds, chunk, counter))
+    for chars in (result_chars, *(chars for chars in RESULT_CHARS if chars < result_chars)):
+        rendered = render(said, max_result_chars=chars, max_chars=message_chars or WHOLE)
+        blocks = list(_blocks(said, rendered, chunk, counter))
         if reading := _together(blocks, most, chunk) or _apart(blocks, most, chunk):
             return reading
     return _most_telling(blocks, most, chunk)
 
 
 def _blocks(
-    entries: Sequence[Entry], chars: int, bounds: Bounds, chunk: int, counter: TokenCounter
+    entries: Sequence[Entry], rendered: Iterable[tuple[Labelled, ...]], chunk: int, counter: TokenCounter
 ) -> Iterator[_Block]:
-    rendered = render(entries, max_result_chars=chars, max_chars=bounds.message_chars or WHOLE)
     for entry, whole in zip(entries, rendered, strict=True):
         sizes = [counter(str(each)) + BETWEEN_TOKENS for each in whole]
         parts = zip(whole, sizes, strict=True) if sum(sizes) <= chunk * MAX_CHUNKS else ()

@@ -27,7 +27,6 @@ from agentloop.compaction.reading import (
     BETWEEN_TOKENS,
     RESULT_CHARS,
     WHOLE,
-    Bounds,
     Reading,
     reading_of,
 )
@@ -218,16 +217,16 @@ class Summariser:
         return tuple(entry.seq for entry in results if entry.cleared)
 
     def _read(self) -> Reading:
-        before, room = self.reads, self._room()
-        after = trimmed(before, self.spec.trims, room, self._counter)
-        first = self.spec.message_chars or (WHOLE if self.spec.trims else RESULT_CHARS[0])
-        bounds = Bounds(
+        before, room, spec = self.reads, self._room(), self.spec
+        after = trimmed(before, spec.trims, room, self._counter)
+        reading = reading_of(
+            after,
             room=room,
-            chunk_tokens=self.spec.chunk_tokens,
-            message_chars=self.spec.message_chars,
-            result_chars=(first, *(chars for chars in RESULT_CHARS if chars < first)),
+            chunk_tokens=spec.chunk_tokens,
+            message_chars=spec.message_chars,
+            result_chars=spec.message_chars or (WHOLE if spec.trims else RESULT_CHARS[0]),
+            counter=self._counter,
         )
-        reading = reading_of(after, bounds=bounds, counter=self._counter)
         unread = left_unread(before, after) | set(reading.unread)
         return replace(reading, unread=self._unread(unread))
 
