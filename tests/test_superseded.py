@@ -12,7 +12,7 @@ from agentloop.events import Cleared, ClearedItem, MessageRecord, Record
 from agentloop.messages import Message, ToolCall
 from agentloop.models import ModelRequest
 from agentloop.strategies import superseded_items
-from agentloop.strategies.clearing import newer_results
+from agentloop.strategies.superseded import newer_results
 from tests.kit import COUNTER, added, assert_valid, context_of, histories, orderly, records_of
 
 LONG = "one line of the file as it was then\n" * 20

@@ -11,11 +11,11 @@ from agentloop.strategies.base import Chain as Chain, Cut as Cut, Digest as Dige
 from agentloop.strategies.base import Lines as Lines, Note as Note, Strategy as Strategy, Summary as Summary
 from agentloop.strategies.base import cut_of as cut_of, foldable as foldable
 from agentloop.strategies.base import Computed, OnFailure, SummaryPrefix, Tiers, check_strategy
-from agentloop.strategies.clearing import ClearResults as ClearResults
-from agentloop.strategies.clearing import Clearing, MicroCompact, cleared_item, given_in, superseded_items
+from agentloop.strategies.clearing import ClearResults as ClearResults, Clearing, MicroCompact, cleared_item
 from agentloop.strategies.keep import KeepRecentFraction as KeepRecentFraction, TurnWindow as TurnWindow
 from agentloop.strategies.keep import KeepRecentTurns as KeepRecentTurns, KeepUserMessages as KeepUserMessages
 from agentloop.strategies.keep import SlidingWindow as SlidingWindow, TokenWindow as TokenWindow
+from agentloop.strategies.superseded import given_in, superseded_items
 from agentloop.strategies.trims import CapToolText, DropAgentItems, DropOldest, LastLines, MarkOldResults
 from agentloop.strategies.trims import Trim, left_unread, trimmed
 

@@ -15,7 +15,7 @@ from itertools import chain
 
 from agentloop.context import Entry, counter_for, identifiers, missing, named_values
 from agentloop.messages import Message, ToolCall
-from agentloop.strategies.clearing import newer_results
+from agentloop.strategies.superseded import newer_results
 from tests.index_kit import index_of
 
 SMALL = 500_000
