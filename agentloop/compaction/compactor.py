@@ -215,10 +215,7 @@ class Compactor:
     _summary_window: int | None = field(default=None, init=False)
 
     async def compact(self, session: Session, plan: Plan) -> tuple[Session, CompactionResult]:
-        """The session compacted by a plan for its context; a failure leaves that as it was.
-
-        What came of it is returned too.
-        """
+        """The session compacted, and what came of it; a failure leaves the plan's context as it was."""
         async with self._announced(session, plan) as outcome:
             focus, summary = await self._asked_first(outcome)
             await self._keep_transcript(outcome)

@@ -182,9 +182,10 @@ class ContextKeeper:
     async def _as_asked(
         self, session: Session, occasion: Occasion, strategy: Strategy
     ) -> tuple[Session, CompactionResult]:
-        session, result = await self._by_the_steps(session, self.budget, occasion, strategy)
+        budget = self._with_threshold(self.budget)
+        session, result = await self._by_the_steps(session, budget, occasion, strategy)
         if result is None:
-            why = await in_thread(why_nothing, strategy, session.context, self._with_threshold(self.budget))
+            why = await in_thread(why_nothing, strategy, session.context, budget)
             result = self._not_due(session.context, occasion, strategy, why)
         return session, result
 
@@ -359,9 +360,8 @@ class ContextKeeper:
         None where it found nothing to do. A chain goes on until the request is down to its target. Steps that
         need a summary are passed over once the server refused to write one.
         """
-        budget, group = self._with_threshold(budget), uuid.uuid4().hex
         results: list[CompactionResult] = []
-        refused = False
+        refused, group = False, uuid.uuid4().hex
         for step in steps_of(strategy, budget):
             if results and prevented(results[-1]):
                 break
