@@ -102,6 +102,7 @@ def _ours(
 
 RUN = r"[A-Za-z0-9_-]"
 HEX = "[0-9a-f]"
+_UUID = rf"{HEX}{{8}}(?:-{HEX}{{4}}){{3}}-{HEX}{{12}}"
 
 
 def _by_first_letter(
@@ -150,8 +151,13 @@ _NO_CODE = r"(?![A-Za-z_][\w.]{0,80}+[(\[])"
 """A call or an index is no value."""
 _NO_TYPE = r"(?![\w.]{1,80}?(?:Key|Token|Secret|Type)s?(?![\w+/=-]))"
 
-_ARGUMENT = r"[\"']?(?P<secret>[!#-&(-\[\]-~]{4,200}+)"
+_WHOLE = r"(?P<secret>[!#-&(-\[\]-~]{4,200}+)"
+"""All up to a blank, a quote or a backslash."""
+_ARGUMENT = rf"[\"']?{_WHOLE}"
 _GAP = r"[ \t]{0,8}+"
+_BLANKS = r"[ \t]{1,8}+"
+_OTHERS = rf"(?:{_BLANKS}[!-~]{{1,100}}+){{0,6}}?{_BLANKS}"
+"""What stands between a command and the option that matters."""
 _TYPE = rf"(?::{_GAP}(?:&|&'static )?[Ss]tr(?:ing)?\??{_GAP}(?==))?+"
 _IS = rf"[\"'`*\]]{{0,3}}+{_GAP}{_TYPE}(?:=>|:=|[:=])\*{{0,2}}+{_GAP}"
 """Behind a name, also one in bold, in code, in brackets, or with its type."""
@@ -159,7 +165,7 @@ _IS = rf"[\"'`*\]]{{0,3}}+{_GAP}{_TYPE}(?:=>|:=|[:=])\*{{0,2}}+{_GAP}"
 _PART = r"(?:[A-Za-z0-9]{20}|(?=[A-Za-z]{0,11}+[0-9])[A-Za-z0-9]{12})"
 _DENSE = rf"(?=(?:(?!{_PART})[A-Za-z0-9]{{0,19}}+[_-]){{0,8}}+{_PART})"
 
-_IN_CELL = r"[`*]{0,3}+[ \t]{1,8}+\|[ \t]{1,8}+`?"
+_IN_CELL = rf"[`*]{{0,3}}+{_BLANKS}\|{_BLANKS}`?"
 _AS_VALUE = (
     rf"[\"'],?{_GAP}(?:[a-z-]{{1,20}}=\"[^\"\n]{{0,60}}\" ){{0,3}}"
     rf"[\"']?(?i:value|content)[\"']?{_GAP}[:=]{_GAP}(?=[\"'])"
@@ -199,7 +205,7 @@ _NO_PROSE = rf"(?![a-z]{{2,10}}+://|[A-Za-z_.-]{{2,60}}+=|{_WORD}(?:-{_WORD}){{1
 _OF_LOGIN = "db smtp mail user ssh become sudo root admin ftp login mysql postgres redis mongo ldap proxy"
 _PASSWORD = (
     r"[Pp](?i:ass(?:wor[dt]|wd|phrase|(?=[\"'`* \t:=\]])(?:"
-    + "|".join(f"(?<={name}{sign}pass)" for name in _OF_LOGIN.split() for sign in ("", "_", "-"))
+    + "|".join(f"(?<={name}{sign}pass)" for name in _OF_LOGIN.split() for sign in ("", "[_-]"))
     + r"))|wd(?![\"']?[ \t]{0,8}[:=][ \t]{0,8}[\"']?(?:[/~]|[A-Za-z]:[/\\])))"
 )
 """`PWD=/…` is the folder that a shell is in."""
@@ -217,6 +223,12 @@ _KEY = (
     + ")"
 )
 """Names of what gives access; a token that names the next page of a list gives none."""
+
+_NAME_AND_VALUE = (
+    rf"[\w./:@-]{{0,80}}?(?:{_PASSWORD}{_BLANKS}(?=\S{{8}})|{_KEY}{_BLANKS}(?=\S{{16}}))"
+    rf"{_NEVER_SECRET}{_NO_CODE}{_MIXED}[\"']?(?P<secret>{_BARE}{{8,}}+)"
+)
+_IN_SQL = rf"{_BLANKS}{_NEVER_SECRET}[\"'](?!(?i:password|secret)[\"']){_WHOLE}(?=[\"'])"
 
 
 def _assigned(
@@ -236,10 +248,10 @@ def _placed(kind: str, name: str, place: str, value: str, hints: Iterable[str]) 
     return _by_first_letter(kind=kind, pattern=f"{name}{place}{value}", hints=hints, words=8)
 
 
-def _argument(option: str, hint: str) -> Shape:
+def _argument(option: str, hint: str, words: int = 3) -> Shape:
     """What is given behind an option of a command."""
     value = rf"[ \t=]{{0,8}}+{_NEVER_SECRET}{_MIXED}{_ARGUMENT}"
-    return _ours(kind="password", pattern=f"{option}{value}", hints=(hint,), words=3)
+    return _ours(kind="password", pattern=f"{option}{value}", hints=(hint,), words=words)
 
 
 MOST_LINES = 200
@@ -327,7 +339,7 @@ _TABLE: tuple[Shape, ...] = (
         words=1,
     ),
     # https://docs.databricks.com/en/dev-tools/auth/pat.html: 32 hexadecimal digits, and at times a number
-    *prefixed("Databricks token", "dapi", rest=r"[0-9a-f]{32}(?:-[0-9])?(?![A-Za-z0-9])"),
+    *prefixed("Databricks token", "dapi dose", rest=rf"{HEX}{{32}}(?:-[0-9])?(?![A-Za-z0-9])"),
     # https://developers.google.com/identity/protocols/oauth2: of access, of clients, and to renew them
     *prefixed("Google token", "ya29.", rest=rf"{_DENSE}{RUN}{{30,}}+", behind=RUN),
     *prefixed("Google secret", "GOCSPX-", rest=rf"{RUN}{{28}}(?!{RUN})"),
@@ -341,18 +353,16 @@ _TABLE: tuple[Shape, ...] = (
     *prefixed("Atlassian token", "ATATT3 ATCTT3", rest=rf"{RUN}{{60,}}+={{0,2}}[0-9A-F]{{0,8}}"),
     # https://docs.sentry.io/account/auth-tokens/: of an organization JSON in base64, of a user 64 digits
     *prefixed("Sentry token", "sntrys_", rest=r"(?=eyJ)[A-Za-z0-9+/=_-]{40,600}+"),
-    *prefixed("Sentry token", "sntryu_", rest=r"[0-9a-f]{64}(?!\w)"),
+    *prefixed("Sentry token", "sntryu_", rest=rf"{HEX}{{64}}(?!\w)"),
     # https://docs.doppler.com/reference/auth-token-formats: 40 to 44 letters and digits
     *prefixed(
         "Doppler token",
         "dp.pt. dp.st. dp.ct. dp.sa. dp.scim. dp.audit.",
         rest=r"[A-Za-z0-9]{40,44}(?![A-Za-z0-9])",
     ),
-    *prefixed("Pulumi token", "pul-", rest=r"[0-9a-f]{40}(?!\w)"),
+    *prefixed("Pulumi token", "pul-", rest=rf"{HEX}{{40}}(?!\w)"),
     # https://developer.okta.com/docs/guides/create-an-api-token/: a scheme of its own, 42 characters
-    _ours(
-        kind="Okta token", pattern=rf"SSWS[ \t]{{1,8}}+(?P<secret>00{RUN}{{40}})(?!{RUN})", hints=("ssws",)
-    ),
+    _ours(kind="Okta token", pattern=rf"SSWS{_BLANKS}(?P<secret>00{RUN}{{40}})(?!{RUN})", hints=("ssws",)),
     # https://developer.hashicorp.com/terraform/cloud-docs/users-teams-organizations/api-tokens
     _ours(
         kind="Terraform token",
@@ -391,16 +401,16 @@ _TABLE: tuple[Shape, ...] = (
     # Prefixes that Groq, xAI, Replicate, SendGrid and DigitalOcean show for their keys.
     *prefixed("API key", "gsk_ xai- r8_", rest=r"[A-Za-z0-9]{30,}+(?![_-])", behind=RUN),
     *prefixed("SendGrid key", "SG.", rest=rf"{RUN}{{22}}\.{RUN}{{43}}(?!{RUN})"),
-    *prefixed("DigitalOcean token", "dop_v1_ doo_v1_ dor_v1_", rest=r"[0-9a-f]{64}(?!\w)"),
+    *prefixed("DigitalOcean token", "dop_v1_ doo_v1_ dor_v1_", rest=rf"{HEX}{{64}}(?!\w)"),
     # What Perplexity, NVIDIA, Tavily, LangSmith, Linear and Notion show for their keys.
     *prefixed("API key", "pplx- nvapi- tvly- ntn_ lin_api_", rest=rf"{_DENSE}{RUN}{{24,}}+", behind=RUN),
-    *prefixed("API key", "lsv2_pt_ lsv2_sk_", rest=r"[0-9a-f]{32}_[0-9a-f]{8,12}(?!\w)"),
+    *prefixed("API key", "lsv2_pt_ lsv2_sk_", rest=rf"{HEX}{{32}}_{HEX}{{8,12}}(?!\w)"),
     # Those of models and of tools for agents: Langfuse, ElevenLabs, HeyGen, Pinecone, Firecrawl, E2B, Jina,
     # LlamaCloud, Together, Anyscale, Runpod, Mem0, Browserbase, Supabase, PostHog, Netlify and Prefect.
-    *prefixed("API key", "sk-lf-", rest=rf"{HEX}{{8}}(?:-{HEX}{{4}}){{3}}-{HEX}{{12}}(?!\w)"),
+    *prefixed("API key", "sk-lf-", rest=rf"{_UUID}(?!\w)"),
     *prefixed("API key", "sk_", rest=rf"(?:{HEX}{{48}}|V2_\w{{40,50}})(?!\w)"),
     *prefixed("API key", "fc-", rest=rf"{HEX}{{32}}(?!\w)"),
-    *prefixed("API key", "e2b_ sbp_", rest=rf"{HEX}{{40}}(?!\w)"),
+    *prefixed("API key", "e2b_ sbp_ sbp_v0_", rest=rf"{HEX}{{40}}(?!\w)"),
     *prefixed("API key", "sb_secret_ pcsk_ llx- tgp_v1_ esecret_ rpa_", rest=rf"{_DENSE}{RUN}{{24,}}+"),
     *prefixed("API key", "jina_ m0- bb_live_ phx_ nfp_ pnu_", rest=r"[A-Za-z0-9]{24,}+(?!_)", behind=RUN),
     # https://docs.z.ai/api-reference/introduction: 32 hexadecimal digits, a dot and 16 letters and digits
@@ -466,9 +476,7 @@ _TABLE: tuple[Shape, ...] = (
         "duffel_test_ duffel_live_ fio-u- snyk_uat. snyk_sat. tfp_ rdme_ vercel_blob_rw_",
         rest=r"(?=[A-Za-z_.-]{0,20}[0-9])[\w.-]{40,}+",
     ),
-    *prefixed(
-        "API key", "FLWSECK_TEST- FLWSECK- bkua_ sbp_v0_ dose", rest=rf"{HEX}{{32,40}}(?![A-Za-z0-9_])"
-    ),
+    *prefixed("API key", "FLWSECK_TEST- FLWSECK- bkua_", rest=rf"{HEX}{{32,40}}(?![A-Za-z0-9_])"),
     *prefixed("API key", "EZAK EZTK", rest=r"[A-Za-z0-9]{54}(?!\w)"),
     *prefixed(
         "API key", "EAAA", rest=rf"(?=[A-Za-z]{{0,30}}[0-9]){RUN}{{60}}(?![\w+/=-])", behind=r"[\w+/=.-]"
@@ -489,7 +497,7 @@ _TABLE: tuple[Shape, ...] = (
     *prefixed(
         "API key",
         "pat-na1- pat-eu1- sdk- access-sandbox- access-development- access-production- amzn.mws.",
-        rest=rf"{HEX}{{8}}-{HEX}{{4}}-{HEX}{{4}}-{HEX}{{4}}-{HEX}{{12}}(?!\w)",
+        rest=rf"{_UUID}(?!\w)",
         behind=RUN,
     ),
     # https://docs.mapbox.com/help/dive-deeper/access-tokens/: those that are secret
@@ -516,7 +524,7 @@ _TABLE: tuple[Shape, ...] = (
     *_by_first_letter(
         kind="private key",
         pattern="[\"']"
-        rf"(?:[dk]|[pq]i?(?=[\"'][^\"']{{0,8}}[\"'][^\"']{{80}})|d[pq](?=[\"'][^\"']{{0,8}}[\"'][^\"']{{80}}))"
+        rf"(?:[dk]|(?:p|qi?|d[pq])(?=[\"'][^\"']{{0,8}}[\"'][^\"']{{80}}))"
         rf"[\"']{_GAP}:{_GAP}[\"']{_DENSE}(?P<secret>{RUN}{{43,}}+)(?=[\"'])",
         hints=tuple(
             f"{sign}{name}{sign}" for name in ("d", "k", "p", "q", "qi", "dp", "dq") for sign in "\"'"
@@ -566,14 +574,17 @@ _TABLE: tuple[Shape, ...] = (
     # https://dev.mysql.com/doc/refman/8.4/en/command-line-options.html: the value stands right behind -p
     *_by_first_letter(
         kind="password",
-        pattern=rf"[Mm](?i:ysql|ariadb)[a-z_-]{{0,12}}+(?:[ \t]{{1,8}}+[!-~]{{1,100}}+){{0,6}}?"
-        rf"[ \t]{{1,8}}+-p(?!(?:ort|ipe|ie|thread|rotocol)\b|[\"']?[\[]){_NEVER_SECRET}{_ARGUMENT}",
+        pattern=rf"[Mm](?i:ysql|ariadb)[a-z_-]{{0,12}}+{_OTHERS}"
+        rf"-p(?!(?:ort|ipe|ie|thread|rotocol)\b|[\"']?[\[]){_NEVER_SECRET}{_ARGUMENT}",
         hints=("mysql", "mariadb"),
         words=8,
     ),
-    _argument(r"sshpass[ \t]{1,8}+-p", "sshpass"),
-    _argument(rf"-(?:password|passwd|passphrase){_OPTION_ENDS}", "-pass"),
-    _argument(rf"-(?:store|key)pass{_OPTION_ENDS}", "pass"),
+    _argument(rf"sshpass{_BLANKS}-p", "sshpass"),
+    _argument(rf"-(?:pass(?:word|wd|phrase)|(?:store|key)pass){_OPTION_ENDS}", "pass"),
+    _argument(rf"login{_OTHERS}-p(?=[ \t])", "login", words=10),
+    _argument(rf"mongo[a-z]{{0,7}}+{_OTHERS}-p(?=[ \t])", "mongo", words=10),
+    _argument(rf"redis-cli{_OTHERS}-a(?=[ \t])", "redis-cli", words=10),
+    *(_argument(rf"{name}(?=[ \t])", name) for name in ("requirepass", "masterauth", "bindpw", "rootpw")),
     _ours(
         kind="secret",
         pattern=rf"-(?:token|secret|(?:api|access|secret|auth)-?key){_OPTION_ENDS}"
@@ -581,58 +592,44 @@ _TABLE: tuple[Shape, ...] = (
         hints=("-token", "-secret", "key"),
         words=3,
     ),
-    *_begun(
-        kind="password",
-        begins="login Login mongo",
-        rest=r"(?:(?<=mongo)[a-z]{0,7}+)?(?:[ \t]{1,8}+[!-~]{1,100}+){0,6}?"
-        rf"[ \t]{{1,8}}+-p[ \t]{{1,8}}+{_NEVER_SECRET}{_MIXED}{_ARGUMENT}",
-        words=10,
-    ),
-    *_begun(
-        kind="password",
-        begins="redis-cli",
-        rest=r"(?:[ \t]{1,8}+[!-~]{1,100}+){0,6}?[ \t]{1,8}+-a[ \t]{1,8}+"
-        rf"{_NEVER_SECRET}{_MIXED}{_ARGUMENT}",
-        words=10,
-    ),
-    *(_argument(rf"{name}(?=[ \t])", name) for name in ("requirepass", "masterauth", "bindpw", "rootpw")),
     # https://docs.openssl.org/master/man1/openssl-passphrase-options/
     _ours(
         kind="password",
-        pattern=rf"-pass(?:in|out)?[\"']?,?[ \t]{{1,8}}+[\"']?pass:{_NEVER_SECRET}"
-        r"(?P<secret>[!#-&(-\[\]-~]{4,200}+)",
+        pattern=rf"-pass(?:in|out)?[\"']?,?{_BLANKS}[\"']?pass:{_NEVER_SECRET}{_WHOLE}",
         hints=("-pass",),
         words=2,
     ),
     # A password on the way to what reads it from its input.
     _ours(
         kind="password",
-        pattern=rf"echo[ \t]{{1,8}}+(?:-[a-z]{{1,3}}[ \t]{{1,8}}+)?{_NEVER_SECRET}[\"']?"
-        r"(?P<secret>[!#-&(-\[\]-{}-~]{4,200}+)[\"']?[ \t]{0,8}+\|[ \t]{0,8}+"
-        r"(?:sudo[ \t]{1,8}+(?:-[A-Za-z]{1,9}[ \t]{1,8}+){0,2}?-[A-Za-z]{0,9}S|(?:sudo[ \t]{1,8}+)?chpasswd"
-        r"|[a-z/]{1,40}[ \t]{1,8}+login\b)",
+        pattern=rf"echo{_BLANKS}(?:-[a-z]{{1,3}}{_BLANKS})?{_NEVER_SECRET}[\"']?"
+        rf"(?P<secret>[!#-&(-\[\]-{{}}-~]{{4,200}}+)[\"']?{_GAP}\|{_GAP}"
+        rf"(?:sudo{_BLANKS}(?:-[A-Za-z]{{1,9}}{_BLANKS}){{0,2}}?-[A-Za-z]{{0,9}}S|(?:sudo{_BLANKS})?chpasswd"
+        rf"|[a-z/]{{1,40}}{_BLANKS}login\b)",
         hints=("echo",),
         words=9,
     ),
     # NAME value, as shells, Docker and programs that keep settings write it
     *_begun(
         kind="secret",
-        begins="setx set ENV config define",
-        rest=r"(?:(?<=define)[ \t]{1,8}+(?=\w{1,80}[ \t]{1,8}[\"'])|(?<!define)[ \t]{1,8}+"
-        r"(?:--?\w{1,12}[ \t]{1,8}+){0,3}+)[\w./:@-]{0,80}?"
-        rf"(?:{_PASSWORD}[ \t]{{1,8}}+(?=\S{{8}})|{_KEY}[ \t]{{1,8}}+(?=\S{{16}}))"
-        rf"{_NEVER_SECRET}{_NO_CODE}{_MIXED}[\"']?(?P<secret>{_BARE}{{8,}}+)",
+        begins="setx set ENV config",
+        rest=rf"{_BLANKS}(?:--?\w{{1,12}}{_BLANKS}){{0,3}}+{_NAME_AND_VALUE}",
+        words=8,
+    ),
+    _ours(
+        kind="secret",
+        pattern=rf"define{_BLANKS}(?=\w{{1,80}}{_BLANKS}[\"']){_NAME_AND_VALUE}",
+        hints=("define",),
         words=8,
     ),
     # https://dev.mysql.com/doc/refman/8.4/en/create-user.html, and PostgreSQL's CREATE ROLE
     *_begun(
         kind="password",
-        begins="IDENTIFIED identified PASSWORD",
-        rest=r"(?:(?<=(?i:identified))(?:[ \t]{1,8}+(?:WITH|with)[ \t]{1,8}+\S{1,40}+)?[ \t]{1,8}+(?i:by|as)"
-        rf"|(?<=PASSWORD))[ \t]{{1,8}}+{_NEVER_SECRET}"
-        r"[\"'](?!(?i:password|secret)[\"'])(?P<secret>[!#-&(-\[\]-~]{4,200}+)(?=[\"'])",
+        begins="IDENTIFIED identified",
+        rest=rf"(?:{_BLANKS}(?:WITH|with){_BLANKS}\S{{1,40}}+)?{_BLANKS}(?i:by|as){_IN_SQL}",
         words=7,
     ),
+    _ours(kind="password", pattern=f"PASSWORD{_IN_SQL}", hints=("password",)),
     # https://learn.microsoft.com/en-us/dotnet/framework/data/adonet/connection-string-syntax and libpq's
     *_by_first_letter(
         kind="password",
@@ -651,9 +648,8 @@ _TABLE: tuple[Shape, ...] = (
     # https://curl.se/docs/manpage.html#-u
     _ours(
         kind="password",
-        pattern=rf"curl[ \t](?:[!-~]{{1,200}}+[ \t]{{1,8}}+){{0,16}}?"
-        rf"(?:-[uU]|--(?:proxy-)?user)[ =]{{0,8}}+[\"']?[!#-&(-9;-~]{{1,100}}+:{_NEVER_SECRET}"
-        r"(?P<secret>[!#-&(-\[\]-~]{4,200}+)",
+        pattern=rf"curl[ \t](?:[!-~]{{1,200}}+{_BLANKS}){{0,16}}?"
+        rf"(?:-[uU]|--(?:proxy-)?user)[ =]{{0,8}}+[\"']?[!#-&(-9;-~]{{1,100}}+:{_NEVER_SECRET}{_WHOLE}",
         hints=("curl",),
         words=20,
     ),
@@ -663,19 +659,19 @@ _TABLE: tuple[Shape, ...] = (
     *_by_first_letter(
         kind="authorization",
         pattern=rf"[Aa](?i:uthorization){_IS}[\"']?"
-        rf"(?:(?i:bearer|basic|token|apikey|key|bot)[ \t]{{1,8}}+{_NEVER_SECRET}"
-        rf"|(?:[A-Za-z]{{2,20}}[ \t]{{1,8}}+)?{_NEVER_SECRET}{_DENSE}(?=[A-Za-z0-9_~+/=-]{{20,}}+(?![.\w(])))"
+        rf"(?:(?i:bearer|basic|token|apikey|key|bot){_BLANKS}{_NEVER_SECRET}"
+        rf"|(?:[A-Za-z]{{2,20}}{_BLANKS})?{_NEVER_SECRET}{_DENSE}(?=[A-Za-z0-9_~+/=-]{{20,}}+(?![.\w(])))"
         r"(?P<secret>[A-Za-z0-9._~+/=|:-]{6,}+)",
         hints=("authorization",),
     ),
     *_by_first_letter(
         kind="authorization",
-        pattern=rf"[Bb](?i:asic){apart('.....')}[ \t]{{1,8}}+{_NAME_AND_PASSWORD}",
+        pattern=rf"[Bb](?i:asic){apart('.....')}{_BLANKS}{_NAME_AND_PASSWORD}",
         hints=("basic",),
     ),
     *_by_first_letter(
         kind="bearer token",
-        pattern=r"[Bb](?i:earer)" + apart("......") + r"[ \t]{1,8}+(?=[A-Za-z._~+/=-]{0,400}+[0-9])"
+        pattern=rf"[Bb](?i:earer){apart('......')}{_BLANKS}(?=[A-Za-z._~+/=-]{{0,400}}+[0-9])"
         r"(?P<secret>[A-Za-z0-9._~+/=-]{20,}+)",
         hints=("bearer",),
     ),
@@ -696,13 +692,13 @@ _TABLE: tuple[Shape, ...] = (
     # https://everything.curl.dev/usingcurl/netrc.html: on one line, or each on its own
     _ours(
         kind="password",
-        pattern=rf"login[ \t]{{1,8}}+[!-~]{{1,100}}+[ \t]{{1,8}}+password[ \t]{{1,8}}+{_NEVER_SECRET}{_MIXED}"
+        pattern=rf"login{_BLANKS}[!-~]{{1,100}}+{_BLANKS}password{_BLANKS}{_NEVER_SECRET}{_MIXED}"
         rf"(?P<secret>{_BARE}{{6,200}}+)",
         hints=("login",),
     ),
     _ours(
         kind="password",
-        pattern=rf"password[ \t]{{1,8}}+{_NEVER_SECRET}{_NO_PROSE}{_MIXED}"
+        pattern=rf"password{_BLANKS}{_NEVER_SECRET}{_NO_PROSE}{_MIXED}"
         rf"(?P<secret>{_BARE}{{8,200}}+)(?=[ \t\r]{{0,8}}\n|$)",
         hints=("password",),
     ),
