@@ -143,13 +143,16 @@ _NEVER_SECRET = (
 """What stands for a value that is filled in later."""
 
 _UNQUOTED = r"[!#-&(-\[\]-_a-~]"
+"""No blank, quote or backslash."""
 _OPEN = r"(?:[bru]{0,2}[\"'`])?+"
 _MIXED = rf"(?={_OPEN}[!#-&(-/:-\[\]-_a-~]{{0,80}}+[0-9])(?={_OPEN}[!#-&(-@\[\]^_{{-~]{{0,80}}+[A-Za-z])"
 """A digit and a letter soon, all before them such as no quote is."""
 _BARE = r"[!#$%*+./0-9:=?@A-Z^_a-z|~-]"
+"""Nor a bracket, comma, semicolon or `&`, which end a value that has no quotes."""
 _NO_CODE = r"(?![A-Za-z_][\w.]{0,80}+[(\[])"
 """A call or an index is no value."""
 _NO_TYPE = r"(?![\w.]{1,80}?(?:Key|Token|Secret|Type)s?(?![\w+/=-]))"
+"""The name of a type behind a parameter is none either."""
 
 _WHOLE = r"(?P<secret>[!#-&(-\[\]-~]{4,200}+)"
 """All up to a blank, a quote or a backslash."""
@@ -165,14 +168,15 @@ _IS = rf"[\"'`*\]]{{0,3}}+{_GAP}{_TYPE}(?:=>|:=|[:=])\*{{0,2}}+{_GAP}"
 _PART = r"(?:[A-Za-z0-9]{20}|(?=[A-Za-z]{0,11}+[0-9])[A-Za-z0-9]{12})"
 _DENSE = rf"(?=(?:(?!{_PART})[A-Za-z0-9]{{0,19}}+[_-]){{0,8}}+{_PART})"
 
-_IN_CELL = rf"[`*]{{0,3}}+{_BLANKS}\|{_BLANKS}`?"
 _AS_VALUE = (
     rf"[\"'],?{_GAP}(?:[a-z-]{{1,20}}=\"[^\"\n]{{0,60}}\" ){{0,3}}"
     rf"[\"']?(?i:value|content)[\"']?{_GAP}[:=]{_GAP}(?=[\"'])"
 )
 """Behind the name of a pair that says name and value."""
+# What says that a value stands behind the name: a call's last argument, an element, a cell of a table.
 _IN_CALL = rf"[\"'],{_GAP}(?=[\"'][^\"'\s]{{8,200}}[\"'] ?\))"
 _IN_MARKUP = rf"(?:[\"']?>|</key>{_GAP}<string>)(?=[^\s<]{{6,200}}</)"
+_IN_CELL = rf"[`*]{{0,3}}+{_BLANKS}\|{_BLANKS}`?"
 _IN_PLACE = r"[!#-&(-;=?-\[\]-_a-~]"
 _KEY_PLACE = rf"(?:{_AS_VALUE}|{_IN_CALL}(?=.{_DENSE})|{_IN_MARKUP}|{_IN_CELL}(?=\S{{16,200}}[ \t])){_MIXED}"
 _PASSWORD_PLACE = (
@@ -182,7 +186,9 @@ _PASSWORD_PLACE = (
 _OPTION_ENDS = r"(?:[\"'],(?=[ \"'])|(?=[ \t=]))"
 """Behind the name of an option, on a command line or in a list of its words."""
 _CRUMB = r"[!#-&(-:<-\[\]-~]"
+"""What the value of a cookie is made of."""
 _TOKEN = r"[!#$%&*+.^_`|~0-9A-Za-z-]{1,80}+"
+"""The name of a cookie."""
 _LABEL_OF_ONE = (
     r"(?i:[^\"'\n]{0,120}?(?:pass|pwd|your|enter|requir|must|invalid|incorrect|please|forgot|reset|chang|secret"
     r"|minimum|at least|characters|optional|string|the user))"
@@ -464,36 +470,37 @@ _TABLE: tuple[Shape, ...] = (
     *prefixed("Square token", "sq0atp- sq0csp-", rest=rf"{RUN}{{22,}}+"),
     *prefixed("Facebook token", "EAAC EAAM", rest=r"[A-Za-z0-9]{100,}+"),
     *prefixed("Shippo token", "shippo_live_ shippo_test_", rest=rf"{HEX}{{40}}(?!\w)"),
-    # What gitleaks knows beside: Bitbucket, Contentful, Dropbox, Duffel, EasyPost, HubSpot and others.
+    # What scanners know beside; each row has its services in the order of their prefixes.
     *prefixed("Bitbucket token", "ATBB", rest=r"[A-Za-z0-9]{28,32}(?!\w)"),
+    # Contentful, Weights & Biases, Linear, Vercel, MongoDB Atlas, and the cookie of Slack.
     *prefixed(
         "API key",
         "CFPAT- wandb_v1_ lin_oauth_ vcp_ vck_ mdb_sa_sk_ xoxd-",
         rest=rf"{_DENSE}[A-Za-z0-9_%-]{{40,}}+",
     ),
+    # Duffel, Frame.io, Snyk, Typeform, ReadMe and Vercel.
     *prefixed(
         "API key",
         "duffel_test_ duffel_live_ fio-u- snyk_uat. snyk_sat. tfp_ rdme_ vercel_blob_rw_",
         rest=r"(?=[A-Za-z_.-]{0,20}[0-9])[\w.-]{40,}+",
     ),
+    # Flutterwave and Buildkite; EasyPost; Square; Dropbox and Google.
     *prefixed("API key", "FLWSECK_TEST- FLWSECK- bkua_", rest=rf"{HEX}{{32,40}}(?![A-Za-z0-9_])"),
     *prefixed("API key", "EZAK EZTK", rest=r"[A-Za-z0-9]{54}(?!\w)"),
     *prefixed(
         "API key", "EAAA", rest=rf"(?=[A-Za-z]{{0,30}}[0-9]){RUN}{{60}}(?![\w+/=-])", behind=r"[\w+/=.-]"
     ),
     *prefixed("API key", "sl. AQ.Ab8", rest=rf"{_DENSE}{RUN}{{50,}}+", behind=r"[\w.-]"),
-    *prefixed(
-        "API key",
-        "aio_ ddp_ ico- zpka_ AQVN pa-",
-        rest=rf"{_DENSE}{RUN}{{28,}}+",
-        behind=RUN,
-    ),
+    # Adafruit, Deno Deploy, Infracost, Zuplo, Yandex Cloud and Voyage AI.
+    *prefixed("API key", "aio_ ddp_ ico- zpka_ AQVN pa-", rest=rf"{_DENSE}{RUN}{{28,}}+", behind=RUN),
+    # Cursor, Resend, and Notion's old ones.
     *prefixed("API key", "key_", rest=rf"{HEX}{{64}}(?!\w)"),
     *prefixed(
         "API key", "re_", rest=r"(?=[A-Za-z_]{0,20}[0-9])[A-Za-z0-9]{8}_[A-Za-z0-9]{24}(?!\w)", behind=RUN
     ),
     *prefixed("API key", "secret_", rest=r"(?=[A-Za-z]{0,20}[0-9])[A-Za-z0-9]{43}(?!\w)", behind=RUN),
     *prefixed("crates token", "cio", rest=r"(?=[A-Za-z]{0,20}[0-9])[A-Za-z0-9]{32}(?!\w)"),
+    # HubSpot, LaunchDarkly, Plaid and Amazon MWS.
     *prefixed(
         "API key",
         "pat-na1- pat-eu1- sdk- access-sandbox- access-development- access-production- amzn.mws.",
