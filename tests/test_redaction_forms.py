@@ -561,6 +561,7 @@ GIT = "3f786850e387550fdab836ed7e6dc881de23001b"
         "AT&amp;T &quot;password&quot;: &quot;Enter it&quot; a&lt;b &#39;x&#39; &nbsp;&copy;",
         "IDENTIFIED BY 'password'; GRANT ALL TO u IDENTIFIED BY PASSWORD '*A'; forward_pass = 'stage1abcdef'",
         "ico-arrow-right-24-of-the-set, pa-southeast-2-some-name-1, aio_pika_connection_1, key_rotation_2024",
+        f"redis GET cache_key_{HEX * 4}, idempotency-key_{HEX * 4}",
         "Private-Lines: are a field of PuTTY's files, dose0123, sdk-0123, sl.something-long-in-slovenian-1",
     ],
 )

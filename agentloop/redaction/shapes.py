@@ -494,7 +494,7 @@ _TABLE: tuple[Shape, ...] = (
     # Adafruit, Deno Deploy, Infracost, Zuplo, Yandex Cloud and Voyage AI.
     *prefixed("API key", "aio_ ddp_ ico- zpka_ AQVN pa-", rest=rf"{_DENSE}{RUN}{{28,}}+", behind=RUN),
     # Cursor, Resend, and Notion's old ones.
-    *prefixed("API key", "key_", rest=rf"{HEX}{{64}}(?!\w)"),
+    *prefixed("API key", "key_", rest=rf"{HEX}{{64}}(?!\w)", behind=RUN),
     *prefixed(
         "API key", "re_", rest=r"(?=[A-Za-z_]{0,20}[0-9])[A-Za-z0-9]{8}_[A-Za-z0-9]{24}(?!\w)", behind=RUN
     ),
