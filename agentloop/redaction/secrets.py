@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import islice
 from operator import itemgetter
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from agentloop._plumbing.checks import shown
 from agentloop.errors import UsageError
@@ -34,7 +34,19 @@ from agentloop.redaction.shapes import (
     word_start,
     words_end,
 )
-from agentloop.redaction.views import NOTHING, Base64View, Place, Run, TextView, in_base64, last_run, views_of
+from agentloop.redaction.views import (
+    NOTHING,
+    Base64View,
+    Place,
+    Run,
+    TextView,
+    first_and_last_of,
+    in_base64,
+    last_run,
+    views_of,
+)
+
+_Views: TypeAlias = Callable[[TextView], Iterable[TextView]]
 
 _LEAST_BASE64_BYTES = 8
 
@@ -235,11 +247,11 @@ class Secrets:
         found = self._values_in(text, views)
         taken = [(span.start, span.end) for span in found]
         look = partial(self._shaped, shapes, set[Run]())
-        few = len(shapes) * len(views) > _MOST_SEARCHES
+        of = first_and_last_of if len(shapes) * len(views) > _MOST_SEARCHES else views_of
         for _ in range(_MOST_ROUNDS):
-            if taken or few:
-                views = _views_without(taken, text, few=few)
-            if not (shaped := list(_looked(text, views, look, taken, few=few))):
+            if taken or of is first_and_last_of:
+                views = _views_without(taken, text, of)
+            if not (shaped := list(_looked(text, views, look, taken, of))):
                 break
             found = joined([*found, *shaped])
             # What stands beside a match may be one where that is gone; what is far stays as it is.
@@ -307,10 +319,9 @@ def _looked(
     views: Sequence[TextView],
     look: Callable[[Iterable[TextView]], Iterable[list[Span]]],
     taken: Sequence[Place] = (),
-    *,
-    few: bool = False,
+    of: _Views = views_of,
 ) -> Iterator[Span]:
-    """What is found in the views of the text without what is taken.
+    """What is found in these views of the text without what is taken.
 
     Where one of many views is full of it, all that stands there goes before others are looked at.
     """
@@ -323,12 +334,12 @@ def _looked(
             yield from full
             inner = [(span.start + _LONG_CHARS, span.end - _LONG_CHARS) for span in full]
             if inner and (taken := [*_merged([*taken, *inner])]) != before:
-                views = _views_without(taken, text, few=few)
+                views = _views_without(taken, text, of)
                 break
 
 
-def _views_without(taken: Sequence[Place], text: str, *, few: bool) -> list[TextView]:
-    return list(views_of(TextView(text).replaced(taken, NOTHING), few=few))
+def _views_without(taken: Sequence[Place], text: str, of: _Views) -> list[TextView]:
+    return list(of(TextView(text).replaced(taken, NOTHING)))
 
 
 def _full(text: str, spans: Iterable[Span]) -> Iterator[Span]:

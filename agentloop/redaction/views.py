@@ -198,21 +198,33 @@ def _sums(lengths: "array[int]") -> "array[int]":
     return array("Q", accumulate(lengths, initial=0))
 
 
-def views_of(view: TextView, *, few: bool = False) -> Iterator[TextView]:
+def views_of(view: TextView) -> Iterator[TextView]:
     """The view itself and as it reads decoded, again and again; each also without what is not seen.
 
-    A colour parts words in one view (one before a key) and is gone in the next (one inside). The `few` are
-    the view itself and what is decoded as often as can be.
+    A colour parts words in one view (one before a key) and is gone in the next (one inside).
     """
+    *layers, last = _layers(view)
+    for layer in layers:
+        yield layer
+        yield from layer.seen_of_mixed()
+    yield last
+    yield from last.seen()
+
+
+def first_and_last_of(view: TextView) -> Iterator[TextView]:
+    """The view itself and as it reads in the end, that also without what is not seen."""
+    *layers, last = _layers(view)
+    yield from layers[:1]
+    yield last
+    yield from last.seen()
+
+
+def _layers(view: TextView) -> Sequence[TextView]:
+    """The view, and what it is decoded again and again."""
     layers = [view]
     while len(layers) <= _MOST_LAYERS and (decoded := layers[-1].decoded()) is not layers[-1]:
         layers.append(decoded)
-    for layer in layers[:-1][: 1 if few else None]:
-        yield layer
-        if not few:
-            yield from layer.seen_of_mixed()
-    yield layers[-1]
-    yield from layers[-1].seen()
+    return layers
 
 
 Run = tuple[Place, str]
