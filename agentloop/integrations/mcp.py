@@ -387,12 +387,13 @@ def _why(error: BaseException) -> str:
     return beginning(first_line(error), _MOST_TOLD_CHARS)
 
 
-_TOO_LONG = f"it sent a message of more than {MOST_MCP_BYTES:,} bytes, or {MOST_MCP_VALUES:,} values"
+_TOO_LONG = f"it sent a message of more than {MOST_MCP_BYTES:,} bytes"
+_TOO_MANY = f"it sent a message of more than {MOST_MCP_VALUES:,} lists and objects"
 _STRING = pattern(rb'"(?:[^"\\]++|\\[\s\S])*+"')
 
 
-def _values_in(line: bytes) -> int:
-    return line.count(b"{") + line.count(b"[")
+def _has_too_many(line: bytes) -> bool:
+    return line.count(b"{") + line.count(b"[") > MOST_MCP_VALUES
 
 
 class _EndedError(Exception):
@@ -524,8 +525,8 @@ async def _line(stream: asyncio.StreamReader) -> bytes:
         line = await stream.readline()
     except ValueError as error:
         raise _EndedError(_TOO_LONG) from error
-    if _values_in(line) > MOST_MCP_VALUES and _values_in(_STRING.sub(b"", line)) > MOST_MCP_VALUES:
-        raise _EndedError(_TOO_LONG)
+    if _has_too_many(line) and _has_too_many(_STRING.sub(b"", line)):
+        raise _EndedError(_TOO_MANY)
     return line
 
 
