@@ -101,7 +101,8 @@ def build(settings: Settings) -> AgentSetup:
         *load_tools([name for name in settings.tools if name != NO_TOOLS]),
     ]
     default = DEFAULT if tools or settings.mcp else DEFAULT_WITHOUT_TOOLS
-    instructions, cut = settings.system if settings.system_file is None else settings.system_file, None
+    instructions = settings.system if settings.system_file is None else settings.system_file
+    cut = None
     if instructions is None:
         window = settings.window or model.window
         instructions, cut = default_instructions(settings.workdir, window=window, default=default)

@@ -38,7 +38,7 @@ PROJECT = ".agentloop.toml"
 USER = "config.toml"
 _TRUSTED = "trusted"
 _LONG_KEY = pattern(
-    r"""(?:(?:(?<![\w-])[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){%d}""" % MOST_KEY_PARTS  # noqa: UP031
+    rf"""(?:(?:(?<![\w-])[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{MOST_KEY_PARTS}}}"""
 )
 
 

@@ -1,7 +1,8 @@
 """The options of a run and of the chat, each standing once; commands take the groups they need.
 
 A new one is a row of `Options`: its flag, its help, its variable, how it is read, its type and its default
-stand there and nowhere else. `settings` fills the fields. What is of one call alone stands below, without.
+stand there and nowhere else. `settings` fills the fields, and those of the model, the store, the folder and
+the redaction by what else was chosen. What is of one call alone stands below, without.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -17,13 +17,7 @@ import platformdirs
 
 from agentloop._plumbing.files import read_path
 from agentloop.cli.config_files import Choice, Choices, configured
-from agentloop.cli.options import (
-    KNOWN,
-    OFFLINE,
-    REPEATED,
-    Options,
-    flags_of,
-)
+from agentloop.cli.options import KNOWN, OFFLINE, REPEATED, Options, flags_of
 from agentloop.cli.values import read, read_folder
 from agentloop.errors import UsageError
 from agentloop.redaction import LEAST_CHARS, Redact, Secrets, known_in_address, secrets_in, secrets_in_header

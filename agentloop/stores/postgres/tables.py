@@ -147,8 +147,8 @@ async def _there(connection: AsyncConnection, values: Mapping[str, Any]) -> tupl
 
 async def read(
     session_id: str, after: int, most: int | None, connection: AsyncConnection
-) -> Sequence[tuple[int, str]]:
-    """Positions and bodies of the records behind `after`.
+) -> Sequence[tuple[int, str | None]]:
+    """Positions and bodies of the records behind `after`; None for a body that is longer than is read.
 
     Raises:
         DamagedError: some that the session's line promises are missing.
@@ -161,7 +161,7 @@ async def read(
     return there
 
 
-def records_of(label: str, session_id: str, rows: Sequence[tuple[int, str]]) -> tuple[Record, ...]:
+def records_of(label: str, session_id: str, rows: Sequence[tuple[int, str | None]]) -> tuple[Record, ...]:
     """The records that rows of positions and bodies hold.
 
     Raises:
