@@ -89,6 +89,23 @@ async def test_a_record_that_would_fill_the_memory_is_not_read(database: str, st
     assert [found.record.seq for found in await store.search("one")] == [1]
 
 
+@pytest.mark.deep
+async def test_a_record_that_would_not_be_read_is_not_written(store: PostgresStore) -> None:
+    with pytest.raises(StoreError, match=r"PostgreSQL .*: a record holds more than 200 MB: make it smaller$"):
+        await store.append("s", [said("one"), said("é" * (MOST_RECORD_BYTES // 2))], expect=0)
+    assert await store.append("s", [said("one")], expect=0) == 1
+
+
+@pytest.mark.deep
+async def test_a_checkpoint_that_would_fill_the_memory_is_none(database: str, store: PostgresStore) -> None:
+    await store.append("s", [said("one")], expect=0)
+    await store.keep_checkpoint("s", Checkpoint(seq=1, event_id="x", body="{}"))
+    async with other_program(database) as other:
+        longer = f"UPDATE agentloop_checkpoints SET body = repeat('x', {MOST_RECORD_BYTES + 1})::bytea"
+        await other.execute(longer.encode())
+    assert await store.checkpoint("s") is None
+
+
 async def test_an_orphaned_record_is_no_place_to_write(database: str, store: PostgresStore) -> None:
     """The primary key alone keeps a second writer from a position, whatever the list says."""
     await store.append("s", [said("one"), said("two")], expect=0)

@@ -11,7 +11,9 @@ from functools import partial
 
 from agentloop._plumbing.aio import in_thread
 from agentloop._plumbing.checks import at_least, whole
+from agentloop.bounds import MOST_RECORD_BYTES
 from agentloop.codec import encode
+from agentloop.errors import StoreError
 from agentloop.events import Event, Record
 from agentloop.stores.base import (
     Checkpoint,
@@ -98,6 +100,9 @@ class PostgresStore(SessionStore, ChecksItself, FindsWords, KeepsCheckpoints, Gr
     async def append(self, session_id: str, events: Sequence[Event], *, expect: int) -> int:
         written = checked_append(session_id, events, expect)
         bodies = await in_thread(_bodies, written) if len(written) > _MANY else _bodies(written)
+        if any(map(_is_too_long, bodies)):
+            most = f"more than {MOST_RECORD_BYTES // 1_000_000} MB"
+            raise StoreError(f"{self._label}: a record holds {most}: make it smaller")
         change = change_of(written) if written else None
         return await self._link.run(partial(tables.append, session_id, change, bodies, expect))
 
@@ -174,3 +179,8 @@ class PostgresStore(SessionStore, ChecksItself, FindsWords, KeepsCheckpoints, Gr
 
 def _bodies(events: Sequence[Event]) -> tuple[str, ...]:
     return tuple(map(encode, events))
+
+
+def _is_too_long(body: str) -> bool:
+    """Whether nobody would read it again."""
+    return len(body) > MOST_RECORD_BYTES // 4 and len(body.encode()) > MOST_RECORD_BYTES

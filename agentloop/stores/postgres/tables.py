@@ -15,6 +15,7 @@ from psycopg.errors import UniqueViolation
 from psycopg.types.numeric import Int8
 
 from agentloop._plumbing.aio import in_thread
+from agentloop.bounds import MOST_RECORD_BYTES
 from agentloop.errors import ConflictError, DamagedError, StoreError
 from agentloop.events import Record
 from agentloop.stores.base import (
@@ -70,9 +71,9 @@ _GO_ON = f"""
             length = length + %(added)s::int8
         WHERE id = %(id)s::text AND length = %(expect)s::int8 RETURNING id)
     {_EVENTS}"""
-_THERE = """
+_THERE = f"""
     SELECT coalesce((SELECT pg_catalog.max(seq) FROM agentloop_events WHERE session_id = %(id)s::text), 0),
-        array(SELECT body FROM agentloop_events WHERE session_id = %(id)s::text
+        array(SELECT {BODY} FROM agentloop_events WHERE session_id = %(id)s::text
             AND seq > %(expect)s::int8 AND seq <= %(expect)s::int8 + %(added)s::int8 ORDER BY seq)"""
 _READ = f"""
     SELECT line.length, said.seq, said.body
@@ -137,8 +138,8 @@ async def _written(connection: AsyncConnection, change: LineChange, values: Mapp
     return bool(done.rowcount == change.added)
 
 
-async def _there(connection: AsyncConnection, values: Mapping[str, Any]) -> tuple[int, list[str]]:
-    """The log's length, and the bodies that stand where ours should."""
+async def _there(connection: AsyncConnection, values: Mapping[str, Any]) -> tuple[int, list[str | None]]:
+    """The log's length, and the bodies that stand where ours should; None for one longer than is read."""
     ((length, there),) = await all_rows(
         connection, _THERE, {**values, "expect": Int8(clamped(values["expect"]))}
     )
@@ -310,7 +311,9 @@ async def _remove(connection: AsyncConnection, trunks: Sequence[str]) -> int:
     return done.rowcount
 
 
-_CHECKPOINT = f"SELECT {CHECKPOINT_COLUMNS} FROM agentloop_checkpoints WHERE session_id = %s::text"
+_CHECKPOINT = f"""
+    SELECT {CHECKPOINT_COLUMNS} FROM agentloop_checkpoints
+    WHERE session_id = %s::text AND pg_catalog.octet_length(body) <= {MOST_RECORD_BYTES}"""
 _KEEP = f"""
     INSERT INTO agentloop_checkpoints AS kept (session_id, {CHECKPOINT_COLUMNS})
     SELECT id, %(seq)s::int8, %(event_id)s::bytea, %(body)s::bytea
