@@ -56,15 +56,18 @@ _RUNS_OTHERS: Sequence[tuple[str, str, bool]] = (
     (r"find", "-(exec|ok)(dir)?", True),
     (r"ip", "exec", True),
     (r"fd|fdfind", r"-[a-zA-Z]*[xX].*|--exec.*", True),
-    (r"alias|at|batch|bind|bwrap|complete|crontab|enable|entr|expect|firejail|gdb|guix|hash", ".*", False),
-    (r"nix-shell|screen|socat|tmux|watchexec|wine", ".*", False),
-    (r"compgen|ed|emacs|ex|g?vim?|hyperfine|julia|mapfile|nvim|osascript|R|Rscript|tclsh", ".*", False),
     (
-        r"elixir|elvish|erl|ghci?|groovy|guile|jshell|kotlin|nu|ocaml|octave|racket|sbcl|scala|swipl",
+        r"alias|at|batch|bind|bwrap|compgen|complete|crontab|enable|entr|expect|firejail|gdb|guix|hash|hyperfine"
+        r"|mapfile|nix-shell|screen|socat|tmux|watchexec|wine",
         ".*",
         False,
     ),
-    (r"wish|xonsh", ".*", False),
+    (
+        r"ed|elixir|elvish|emacs|erl|ex|ghci?|groovy|guile|g?vim?|jshell|julia|kotlin|nu|nvim|ocaml|octave|osascript"
+        r"|R|racket|Rscript|sbcl|scala|swipl|tclsh|wish|xonsh",
+        ".*",
+        False,
+    ),
     (r"mariadb|mysql|psql|sqlite3", r".*(\\!|\.she|\.sy|\b(program|system)\b).*", False),
     (r"g?sed", r"(.*[^\w-])?[0-9giImMp]*e([\s;}].*)?|-[a-zA-Z]*f.*|--fi.*", False),
     (r"g?(sort|split)", r"--(co|fi).*", False),
