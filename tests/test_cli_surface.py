@@ -45,6 +45,8 @@ MODULES = {
 
 WRONG: list[tuple[list[str], str]] = [
     (["--bogus"], "no such option '--bogus': "),
+    (["--window", "-p", "x"], "--window has no value, since -p is an option: give it one"),
+    (["-m", "offline", "-p", "--verbose", "x"], "or write --prompt=--verbose for that very text"),
     (["-p", ""], "the prompt is empty"),
     (["-p", "  \n "], "the prompt is empty"),
     (["-p", "-"], "the prompt is empty"),

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from importlib import import_module
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import Any
 
 import click
@@ -157,6 +157,7 @@ class Program(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         given, words, _ = self.make_parser(ctx).parse_args(list(args))
+        _refuse_options_as_values(self.get_params(ctx), args)
         if words and words[0] in _ASKED_FOR and (not words[1:] or words[1] in COMMANDS):
             words, args = words[1:], [*words[1:], _ASKED_FOR[words[0]]]
         if words and words[0] in COMMANDS:
@@ -220,6 +221,24 @@ def _heeded_by(command: click.Command) -> frozenset[str | None]:
     each = command.commands.values() if isinstance(command, click.Group) else (command,)
     own = [frozenset(option.name for option in one.params) for one in each]
     return frozenset.intersection(*own) | {"verbose"}
+
+
+def _refuse_options_as_values(known: Sequence[click.Parameter], words: Sequence[str]) -> None:
+    """An option in the place of another's value, which was forgotten: click takes the option for it."""
+    names = {name for each in known for name in each.opts}
+    wanting = {
+        name: each.opts[-1]
+        for each in known
+        if isinstance(each, click.Option) and not each.is_flag
+        for name in each.opts
+    }
+    own = takewhile(lambda word: word != "--" and word not in COMMANDS, words)
+    for before, word in pairwise(own):
+        if before in wanting and word in names:
+            raise UsageError(
+                f"{before} has no value, since {word} is an option: give it one, "
+                f"or write {wanting[before]}={word} for that very text"
+            )
 
 
 def _refuse_mistyped(words: Sequence[str]) -> None:
