@@ -104,6 +104,10 @@ WRONG: list[tuple[list[str], str]] = [
         ["-p", "x", "--schema", "~no-user/a.json"],
         "--schema: '~no-user/a.json' is the home of no user",
     ),
+    (
+        ["-p", "x", "--schema", f'{{"title": "{"x" * 300}"}}'],
+        "--schema: the schema itself cannot stand there: put it in a file and name that",
+    ),
     (["lessons", "first"], "N: 'first' is no whole number of at least 0: write one such as 5"),
     (["sessions", "import"], "missing argument 'FILE': `agentloop sessions import --help` shows how"),
     (["-p", "x", "--max-tokens", "0"], "--max-tokens: '0' is no number of tokens"),

@@ -301,6 +301,8 @@ def load_schema(spec: str) -> Any:
     Raises:
         UsageError: it cannot be had, or is none that an answer can be held to.
     """
+    if spec.lstrip().startswith("{"):
+        raise UsageError("--schema: the schema itself cannot stand there: put it in a file and name that")
     path = read("--schema", spec, read_path)
     if path.exists():
         example = '{"type": "object"}'
