@@ -135,7 +135,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["-p", "x", "--session", "x" * 129], "bad session id"),
     (["-p", "x", "-r", "nobody"], "no session has"),
     (["-r", "nobody"], "no session has"),
-    (["-p", "x", "-c"], "no session of the folder"),
+    (["-p", "x", "-c"], "to continue: leave -c out, or name one of `agentloop sessions list --all` by -r"),
     (["-p", "x", "-c", "--no-session"], "cannot stand together"),
     (["-p", "x", "-r", "a", "--session", "b"], "cannot stand together"),
     (["-p", "x", "--json", "--output-format", "json"], "give one of them"),

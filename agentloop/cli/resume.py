@@ -91,7 +91,10 @@ async def session_id_for(choice: SessionChoice, store: SessionStore, settings: S
     folder = str(settings.workdir)
     if stored := await store.list(folder=folder, owner=settings.owner):
         return stored[0].id
-    raise SessionNotFoundError(f"no session of the folder {folder!r} to continue: leave -c out")
+    raise SessionNotFoundError(
+        f"no session of the folder {folder!r} to continue: leave -c out, "
+        "or name one of `agentloop sessions list --all` by -r"
+    )
 
 
 async def find_session(name: str, store: SessionStore, *, owner: str | None = None) -> SessionInfo:
