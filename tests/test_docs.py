@@ -182,26 +182,36 @@ async def test_cells_of_a_notebook_run_one_after_the_other(
 
 async def test_the_web_server_streams_events(folder: Path) -> None:
     names = ran(one(PYTHON, "FastAPI"))
-    sent: list[Mapping[str, Any]] = []
-    waiting = [{"type": "http.request", "body": b"", "more_body": False}]
 
-    async def receive() -> Mapping[str, Any]:
-        if not waiting:
-            await asyncio.Event().wait()  # a client that stays and says nothing more
-        return waiting.pop()
+    async def get(path: str, query: bytes) -> tuple[int, str]:
+        sent: list[Mapping[str, Any]] = []
+        waiting = [{"type": "http.request", "body": b"", "more_body": False}]
 
-    async def send(message: Mapping[str, Any]) -> None:
-        sent.append(message)
+        async def receive() -> Mapping[str, Any]:
+            if not waiting:
+                await asyncio.Event().wait()  # a client that stays and says nothing more
+            return waiting.pop()
 
-    scope = {"type": "http", "method": "GET", "path": "/chat/doors", "query_string": b"prompt=hello"}
-    await names["app"](
-        {**scope, "headers": [], "http_version": "1.1", "asgi": {"version": "3.0"}}, receive, send
-    )
-    await names["runner"].close()
-    assert sent[0]["status"] == 200
-    body = b"".join(message.get("body", b"") for message in sent).decode()
+        async def send(message: Mapping[str, Any]) -> None:
+            sent.append(message)
+
+        scope = {"type": "http", "method": "GET", "path": path, "query_string": query}
+        await names["app"](
+            {**scope, "headers": [], "http_version": "1.1", "asgi": {"version": "3.0"}}, receive, send
+        )
+        return sent[0]["status"], b"".join(message.get("body", b"") for message in sent).decode()
+
+    status, body = await get("/chat/doors", b"prompt=hello")
+    assert status == 200
     events = [json.loads(line.removeprefix("data: ")) for line in body.splitlines() if line]
     assert (events[0]["type"], events[-1]["type"]) == ("run_started", "run_ended")
+    for path, query in (
+        ("/chat/a b", b"prompt=hello"),
+        ("/chat/.a", b"prompt=hello"),
+        ("/chat/a", b"prompt="),
+    ):
+        assert (await get(path, query))[0] == 422
+    await names["runner"].close()
 
 
 @pytest.mark.deep
