@@ -15,7 +15,7 @@ from agentloop import Agent, OfflineModel, Runner, SyncRunner
 from agentloop.extras import installing
 from agentloop.sessions import Session
 from agentloop.testing import FailingModel, ScriptedModel
-from tests.nets.frozen import frozen
+from tests.nets.frozen import FREEZE, frozen
 from tests.nets.surface import FILE, FRAMEWORKS, MODULES, given_on_by
 
 pytestmark = pytest.mark.whole
@@ -35,7 +35,7 @@ def test_every_public_name_is_there_and_listed_once() -> None:
 def test_a_star_gives_the_public_names_and_no_others(module: str) -> None:
     given: dict[str, Any] = {}
     exec(f"from {module} import *", given)
-    assert sorted(given.keys() - {"__builtins__"}) == sorted(frozen(FILE)[module])
+    assert sorted(given.keys() - {"__builtins__"}) == sorted(frozen(FILE)[module]), FREEZE
 
 
 @pytest.mark.parametrize("module", MODULES)
