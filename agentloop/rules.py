@@ -123,6 +123,8 @@ _NOT_PLAIN = frozenset("$`\\<>(){}#~\r")
 _NOT_PLAIN_QUOTED = frozenset("$`\\")
 _GLOB = frozenset("*?]")
 _MATCHES_NAMES = pattern(r"[*?]|\[.*\]", re.DOTALL)
+_TO_BE_READ = pattern(r"[*?\[]")
+"""Where what a pattern says letter by letter ends."""
 _BEFORE_VALUE = pattern(r"--?[a-zA-Z-]+=|-[a-zA-Z]|")
 _BLANK = pattern(r"\s")
 _BLANKS = " \t\n"
@@ -293,7 +295,9 @@ class _Line:
 
     def touches(self, wanted: str) -> bool:
         """Whether the pattern meets any part of it, wherever that stands, as far as can be seen."""
-        return any(_meets(each, wanted) for words in self._all_parts() for each in _without_options(words))
+        return any(
+            _meets(each, wanted) for words in self._all_parts() for each in _without_options(words, wanted)
+        )
 
     def is_covered(self, patterns: Sequence[str]) -> bool:
         """Whether patterns meet all of it."""
@@ -327,16 +331,20 @@ class _Line:
                     yield from _runs(words)
 
 
-def _without_options(words: Sequence[str]) -> Iterator[Sequence[str]]:
+def _without_options(words: Sequence[str], wanted: str) -> Iterator[Sequence[str]]:
     """The command, and what it is without the options before its first other word, as in `git -C x push`.
 
-    Nobody knows here which of them take a value, so each that may be one is left out too.
+    Nobody knows here which of them take a value, so each that may be one is left out too. What does not begin
+    as the pattern does is not copied: a line may have as many commands and options as words.
     """
     yield words
+    begins = _TO_BE_READ.split(wanted, maxsplit=1)[0].rstrip()
+    blanks = begins.count(" ")
     for at in range(1, min(len(words), _MOST_WORDS) - 1):
         if words[at][:1] != "-" and (at == 1 or words[at - 1][:1] != "-"):
             return
-        yield (words[0], *words[at + 1 :])
+        if " ".join((words[0], *words[at + 1 : at + 2 + blanks])).startswith(begins):
+            yield (words[0], *words[at + 1 :])
 
 
 def _runs(words: Sequence[str], depth: int = 0) -> Iterator[Sequence[str]]:

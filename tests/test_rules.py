@@ -8,6 +8,7 @@ import pytest
 from agentloop import Agent, Rules, Runner, SyncRunner, Tool, ToolDefinitionError, UsageError, tool
 from agentloop.testing import ScriptedModel, calls
 from agentloop.workspace import workspace_tools
+from tests.test_costs import operations
 
 GIT = Rules(allow=["shell(git *)", "shell(ls)", "shell(pytest *)", "shell(sudo systemctl *)", "shell(a > b)"])
 
@@ -411,6 +412,17 @@ def test_a_command_too_long_to_be_looked_through_is_asked_about() -> None:
     for words, verdict in ((150, "allow"), (250, "ask")):
         line = f"git add {'x ' * words}"
         assert GIT.verdict("run_command", {"command": line}, kind="shell") == verdict
+
+
+def test_many_options_behind_what_runs_others_take_no_longer_than_many_words() -> None:
+    rules = Rules(allow=["shell"], deny=["shell(git push*)"])
+    counts = []
+    for word in ("b", "-b"):
+        with operations() as counted:
+            verdict = rules.verdict("t", {"command": f"env {f'{word} ' * 1_000}"}, kind="shell")
+        assert verdict == "ask"
+        counts.append(counted["call"])
+    assert counts[1] < 3 * counts[0]
 
 
 def test_a_word_of_any_length_is_read_in_linear_time() -> None:
