@@ -375,6 +375,8 @@ GIVE_ACCESS: list[tuple[str, str, str]] = [
     ("{&quot;password&quot;:&quot;", "hunter2xyz9", "&quot;}"),
     ("password=&#39;", "hunter2xyz9", "&#x27;"),
     ("<password>", "correcthorse", "</password>"),
+    ("<password>", "hunter2xyz9", "é</password>"),
+    ("login('password', '", "hunter2xyz9", "é')"),
     ('<string name="api_key">', A40, "</string>"),
     ('<add key="Password" value="', "hunter2xyz9", '"/>'),
     ('{"name": "DB_PASSWORD", "value": "', "hunter2xyz9", '"}'),
@@ -453,6 +455,11 @@ def test_what_else_gives_access_goes_whole_and_in_pieces(before: str, secret: st
     assert clean.startswith(f"use {before}[redacted: ")
     assert clean.endswith(f"]{after} and http://host.example")
     assert in_pieces(Secrets(), text, [1]) == clean
+
+
+@pytest.mark.parametrize("text", ["| token | a1b2c3d4e5f6a7b8é |", "ENV TOKEN a1b2c3d4é5f6a7b8 x"])
+def test_a_key_that_goes_on_beyond_ascii_is_none_whole_and_in_pieces(text: str) -> None:
+    assert Secrets()(text) == in_pieces(Secrets(), text, [1]) == text
 
 
 LETTERS = ["b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAABAAAAMwAAAAtz" for _ in range(3)]

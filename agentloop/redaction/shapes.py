@@ -173,15 +173,19 @@ _AS_VALUE = (
     rf"[\"']?(?i:value|content)[\"']?{_GAP}[:=]{_GAP}(?=[\"'])"
 )
 """Behind the name of a pair that says name and value."""
+_ODD = r"[^\s!-~]"
+"""What ends a match in any case: a text in pieces may be parted behind it."""
 # What says that a value stands behind the name: a call's last argument, an element, a cell of a table.
-_IN_CALL = rf"[\"'],{_GAP}(?=[\"'][^\"'\s]{{8,200}}[\"'] ?\))"
-_IN_MARKUP = rf"(?:[\"']?>|</key>{_GAP}<string>)(?=[^\s<]{{6,200}}</)"
+_IN_CALL = rf"[\"'],{_GAP}(?=[\"'][!#-&(-~]{{8,200}}(?:[\"'] ?\)|{_ODD}))"
+_IN_MARKUP = rf"(?:[\"']?>|</key>{_GAP}<string>)(?=[!-;=-~]{{6,200}}(?:</|{_ODD}))"
 _IN_CELL = rf"[`*]{{0,3}}+{_BLANKS}\|{_BLANKS}`?"
 _IN_PLACE = r"[!#-&(-;=?-\[\]-_a-~]"
-_KEY_PLACE = rf"(?:{_AS_VALUE}|{_IN_CALL}(?=.{_DENSE})|{_IN_MARKUP}|{_IN_CELL}(?=\S{{16,200}}[ \t])){_MIXED}"
+_KEY_PLACE = (
+    rf"(?:{_AS_VALUE}|{_IN_CALL}(?=.{_DENSE})|{_IN_MARKUP}|{_IN_CELL}(?=[!-~]{{16,200}}[ \t])){_MIXED}"
+)
 _PASSWORD_PLACE = (
     rf"(?:(?:{_AS_VALUE}|{_IN_CALL}|\((?:(?<=etPassword.)|(?<=et_password.))(?=[\"'])|{_IN_MARKUP}(?!(?i:pass)))"
-    rf"{_MIXED}|>(?=[^\s<]{{6,200}}</))"
+    rf"{_MIXED}|>(?=[!-;=-~]{{6,200}}(?:</|{_ODD})))"
 )
 _OPTION_ENDS = r"(?:[\"'],(?=[ \"'])|(?=[ \t=]))"
 """Behind the name of an option, on a command line or in a list of its words."""
@@ -231,7 +235,7 @@ _KEY = (
 """Names of what gives access; a token that names the next page of a list gives none."""
 
 _NAME_AND_VALUE = (
-    rf"[\w./:@-]{{0,80}}?(?:{_PASSWORD}{_BLANKS}(?=\S{{8}})|{_KEY}{_BLANKS}(?=\S{{16}}))"
+    rf"[\w./:@-]{{0,80}}?(?:{_PASSWORD}{_BLANKS}(?=[!-~]{{8}})|{_KEY}{_BLANKS}(?=[!-~]{{16}}))"
     rf"{_NEVER_SECRET}{_NO_CODE}{_MIXED}[\"']?(?P<secret>{_BARE}{{8,}}+)"
 )
 _IN_SQL = rf"{_BLANKS}{_NEVER_SECRET}[\"'](?!(?i:password|secret)[\"']){_WHOLE}(?=[\"'])"
@@ -633,7 +637,7 @@ _TABLE: tuple[Shape, ...] = (
     *_begun(
         kind="password",
         begins="IDENTIFIED identified",
-        rest=rf"(?:{_BLANKS}(?:WITH|with){_BLANKS}\S{{1,40}}+)?{_BLANKS}(?i:by|as){_IN_SQL}",
+        rest=rf"(?:{_BLANKS}(?:WITH|with){_BLANKS}[!-~]{{1,40}}+)?{_BLANKS}(?i:by|as){_IN_SQL}",
         words=7,
     ),
     _ours(kind="password", pattern=f"PASSWORD{_IN_SQL}", hints=("password",)),
