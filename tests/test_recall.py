@@ -3,6 +3,8 @@
 import asyncio
 import json
 import re
+import sqlite3
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -237,6 +239,22 @@ async def test_a_result_that_begins_as_its_answers_do_is_found(name: str) -> Non
     await kept(store, *said("Read it."), added(call), added(result), covering(2, 5), *said("What else?"))
     session_id = "s" if name == "recall" else "other"
     assert "result] [From earlier" in await ask(store, "warehouse", name=name, session_id=session_id)
+
+
+async def test_one_damaged_session_keeps_nobody_from_finding_another(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "s.db")
+    await kept(store, *said("What else?"), session_id="here")
+    call = Message.assistant(None, [ToolCall(id="c1", name="recall", arguments="{}")])
+    asked = [added(call), added(Message.tool("c1", f"{RECALLED}\n[position 1, user] {FACT}"))]
+    for name in ("whole", "damaged"):
+        await kept(store, *said(f"{FACT} This is {name}."), *asked, session_id=name)
+    await store.close()
+    with closing(sqlite3.connect(tmp_path / "s.db")) as file, file:
+        file.execute("UPDATE events SET body = 'x' || body WHERE session_id = 'damaged' AND seq = 3")
+    answer = await ask(store, "warehouse", name="search_sessions", session_id="here")
+    assert "This is whole." in answer
+    assert "This is damaged." not in answer
+    await store.close()
 
 
 @pytest.mark.deep

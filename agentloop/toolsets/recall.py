@@ -13,7 +13,7 @@ from agentloop._plumbing.aio import in_thread
 from agentloop._plumbing.checks import shown, whole
 from agentloop._plumbing.patterns import pattern
 from agentloop.context import Context, estimate_tokens, rewound
-from agentloop.errors import RetryTool, UsageError
+from agentloop.errors import DamagedError, RetryTool, UsageError
 from agentloop.events import MessageRecord, Ranges, holds
 from agentloop.messages import Message, labelled_part
 from agentloop.prompts import FOUND_IN_SESSIONS, FOUND_SOME_WORDS, NOTHING_FOUND, RECALLED
@@ -148,8 +148,7 @@ class _Recall:
             if name not in taken_back:
                 line = await self.store.info(name)
                 is_theirs = line is not None and line.owner == owner
-                session = await Session.open(name, self.store) if is_theirs else None
-                taken_back[name] = rewound(session.context.compactions) if session else None
+                taken_back[name] = await self._taken_back(name) if is_theirs else None
             gone = taken_back[name]
             return gone is not None and not holds(gone, found.record.seq)
 
@@ -173,6 +172,13 @@ class _Recall:
         places = [f"[session {each.session_id}, position {each.record.seq}, {_who(each)}]" for each in found]
         return await self._answer(heading or FOUND_IN_SESSIONS, query, found, places, context)
 
+    async def _taken_back(self, session_id: str) -> Ranges | None:
+        """What a user took back of that session; None where that is damaged, as then nobody knows."""
+        try:
+            return rewound((await Session.open(session_id, self.store)).context.compactions)
+        except DamagedError:
+            return None
+
     async def _is_of_recall(self, found: Found) -> bool:
         """Whether it is a call of recall alone, or its answer, which quotes what is found by itself."""
         if not isinstance(found.record.event, MessageRecord):
@@ -184,10 +190,16 @@ class _Recall:
         return bool(called) and called <= set(RECALL_TOOLS) and not message.text.strip()
 
     async def _asked(self, found: Found) -> str:
-        """The tool whose result it is, by the newest call of that id before it; nothing where that is far."""
+        """The tool whose result it is, by the newest call of that id before it.
+
+        Nothing where that is far, or something before it is damaged.
+        """
         seq, call_id = found.record.seq, _message(found).tool_call_id
         first = max(0, seq - 1 - MOST_BEFORE_RESULT)
-        records = await self.store.read(found.session_id, after=first, most=MOST_BEFORE_RESULT)
+        try:
+            records = await self.store.read(found.session_id, after=first, most=MOST_BEFORE_RESULT)
+        except DamagedError:
+            return ""
         events = (record.event for record in reversed(records) if record.seq < seq)
         said = (event.message for event in events if isinstance(event, MessageRecord))
         calls = (call.name for message in said for call in message.tool_calls if call.id == call_id)
