@@ -335,12 +335,16 @@ def _without_options(words: Sequence[str], wanted: str) -> Iterator[Sequence[str
     """The command, and what it is without the options before its first other word, as in `git -C x push`.
 
     Nobody knows here which of them take a value, so each that may be one is left out too. What does not begin
-    as the pattern does is not copied: a line may have as many commands and options as words.
+    as the pattern does is not copied: a line may have as many commands and options as words. A pattern that
+    begins with a glob is held against a long command as it is alone.
     """
     yield words
     begins = _TO_BE_READ.split(wanted, maxsplit=1)[0].rstrip()
     blanks = begins.count(" ")
-    for at in range(1, min(len(words), _MOST_WORDS) - 1):
+    is_named = f"{words[0]} ".startswith(begins[: len(words[0]) + 1])
+    if not is_named or (not begins and len(words) > _MOST_WORDS):
+        return
+    for at in range(1, len(words) - 1):
         if words[at][:1] != "-" and (at == 1 or words[at - 1][:1] != "-"):
             return
         if " ".join((words[0], *words[at + 1 : at + 2 + blanks])).startswith(begins):

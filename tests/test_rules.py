@@ -414,6 +414,13 @@ def test_a_command_too_long_to_be_looked_through_is_asked_about() -> None:
         assert GIT.verdict("run_command", {"command": line}, kind="shell") == verdict
 
 
+def test_what_is_denied_is_found_behind_any_number_of_options() -> None:
+    rules = Rules(allow=["shell"], deny=["shell(terraform destroy*)"])
+    for count in (1, 250):
+        line = f"terraform {'-no-color ' * count}destroy"
+        assert rules.verdict("t", {"command": line}, kind="shell") == "deny"
+
+
 def test_many_options_behind_what_runs_others_take_no_longer_than_many_words() -> None:
     rules = Rules(allow=["shell"], deny=["shell(git push*)"])
     counts = []
