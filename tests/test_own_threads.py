@@ -63,8 +63,10 @@ async def test_the_thread_begins_with_a_call_and_ends_with_the_run() -> None:
         seen.append(threading.current_thread())
         return "seen"
 
+    before = threading.enumerate()
     await runner_of("hello", tools=[look]).run("go")
-    assert not [each for each in threading.enumerate() if each.name == "agentloop-run"]
+    begun = [each for each in threading.enumerate() if each not in before]
+    assert not [each for each in begun if each.name == "agentloop-run"]
     await runner_of(calls(look={}), calls(look={}), "done", tools=[look]).run("go")
     assert seen[0] is seen[1]
     await asyncio.to_thread(seen[0].join)
@@ -120,14 +122,14 @@ async def test_an_agent_that_is_a_tool_has_a_thread_of_its_own() -> None:
 
 
 async def test_what_nobody_waits_for_any_more_is_not_begun() -> None:
-    begun: list[int] = []
+    begun: list[tuple[int, threading.Thread]] = []
     is_in, free = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
 
     @tool(thread="own")
     def stuck(number: int) -> str:
         """Hold the thread."""
-        begun.append(number)
+        begun.append((number, threading.current_thread()))
         loop.call_soon_threadsafe(is_in.set)
         assert free.wait(120)
         return "free"
@@ -138,10 +140,9 @@ async def test_what_nobody_waits_for_any_more_is_not_begun() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    [thread] = [each for each in threading.enumerate() if each.name == "agentloop-run"]
     free.set()
-    await asyncio.to_thread(thread.join)
-    assert begun == [1]
+    await asyncio.to_thread(begun[0][1].join)
+    assert [number for number, _ in begun] == [1]
     assert len(results(await runner.resume("s"))) == 2
 
 
