@@ -258,11 +258,15 @@ SYSTEM_IN_LOG_TOKENS = 9
 OTHER_ROLE_IN_LOG = "[{role} message of an imported conversation]\n"
 
 CALLED_IN_TEXT = "[called {name} with {arguments}]"
-RESULT_IN_TEXT = "[result of a call]\n{result}"
-RESULT_BEGINS, RESULT_ENDS = "[result of a call, up to {mark}]", "[{mark}]"
-"""What stands around a result among others in one text: only the mark, which is in none of it, ends it."""
 FOREIGN_PART = "[{kind} part, not taken here: {part}]"
 """How parts of messages are shown as text, where they cannot stand as what they are."""
+
+
+def around_result(result: str) -> tuple[str, str]:
+    """What stands before and behind a result among words: the mark alone, which is not in it, ends it."""
+    mark = mark_of(result)
+    return f"[result of a call, up to {mark}]", f"[{mark}]"
+
 
 MEDIA_SHOWN = "[{what}]"
 RECALL_MEDIA = "; recall by position]"

@@ -22,7 +22,7 @@ from agentloop.prompts import (
     MEDIA_BELOW,
     MEDIA_OF_RESULT,
     MEDIA_OF_RESULTS,
-    RESULT_IN_TEXT,
+    around_result,
 )
 
 _MOST_STUB_CHARS = 300
@@ -99,7 +99,9 @@ def sent_part(part: Json, role: str) -> Json | None:
         call = _call(part)["function"]
         return _text(CALLED_IN_TEXT.format(name=call["name"], arguments=_end_of(call["arguments"])))
     if kind in _RESULTS:
-        return _text(RESULT_IN_TEXT.format(result=_end_of(text_of(_result(part)["content"]))))
+        said = _end_of(text_of(_result(part)["content"]))
+        begins, end = around_result(said)
+        return _text(f"{begins}\n{said}\n{end}")
     return stub(part) if kind else _text(json.dumps(cleaned(part), ensure_ascii=False))
 
 

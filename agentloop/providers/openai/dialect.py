@@ -24,9 +24,7 @@ from agentloop.prompts import (
     FINAL_ANSWER,
     INSTRUCTIONS_IN_FRONT,
     MEDIA_NOT_TAKEN,
-    RESULT_BEGINS,
-    RESULT_ENDS,
-    mark_of,
+    around_result,
 )
 from agentloop.providers.openai.fields import OWN_FIELDS, FieldPath
 from agentloop.providers.openai.reasoning import (
@@ -330,9 +328,7 @@ def _parts_of(result: Json, *, label: bool) -> list[Json]:
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else [*content]
     if not label:
         return parts
-    mark = mark_of(text_of(content))
-    around = (RESULT_BEGINS.format(mark=mark), RESULT_ENDS.format(mark=mark))
-    begins, ends = ({"type": "text", "text": text} for text in around)
+    begins, ends = ({"type": "text", "text": text} for text in around_result(text_of(content)))
     return [begins, *parts, ends]
 
 
