@@ -54,6 +54,8 @@ WRONG: list[tuple[list[str], str]] = [
     (["one", "two"], "in quotes"),
     (["-p", "one", "two"], "give one"),
     (["-p", "x", "--window", "many"], "--window"),
+    (["-p", "x", "--skills", "a" * 300], "File name too long: give a shorter one"),
+    (["-p", "x", "--transcripts", "a" * 300], "File name too long: give a shorter one"),
     (["-p", "x", "--window", "0"], "--window"),
     (["-p", "x", "--compact-at", "2"], "--compact-at"),
     (["-p", "x", "--compact-at", "nan"], "--compact-at"),

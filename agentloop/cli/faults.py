@@ -15,6 +15,7 @@ from agentloop.stream import LimitName, RunStatus
 _OF_MESSAGES = (400, 403, 413, 415, 422)
 """The HTTP statuses by which servers refuse what a request says; 403 is a key's, too."""
 _LONGEST_NAME = 200
+_HINTS = {errno.ENOSPC: ": make room and try again", errno.ENAMETOOLONG: ": give a shorter one"}
 _MOST_LINKS = 20
 """So far back causes are looked at: a chain of them may be a circle."""
 
@@ -39,7 +40,9 @@ def word_and_line(error: BaseException) -> tuple[RunStatus, str]:
         case AgentLoopError():
             return status_of(error), one_line(error)
         case OSError():
-            return "failed", " ".join(_system_fault(error).split())
+            # A name that is too long for the system was given by the caller: nothing else makes one.
+            word: RunStatus = "usage" if error.errno == errno.ENAMETOOLONG else "failed"
+            return word, " ".join(_system_fault(error).split())
     show_where(error)
     return "failed", one_line(error)
 
@@ -98,5 +101,4 @@ def show_where(error: BaseException) -> None:
 
 def _system_fault(error: OSError) -> str:
     where = f" {str(error.filename)[:_LONGEST_NAME]!r}" if error.filename else ""
-    hint = ": make room and try again" if error.errno == errno.ENOSPC else ""
-    return f"the system refused{where}: {error.strerror or error}{hint}"
+    return f"the system refused{where}: {error.strerror or error}{_HINTS.get(error.errno or 0, '')}"
