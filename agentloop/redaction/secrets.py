@@ -5,18 +5,18 @@ finds them, and says how much of a text in pieces is settled.
 """
 
 import re
-from array import array
 from base64 import b64encode
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from itertools import islice
 from operator import itemgetter
 from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from agentloop._plumbing.checks import shown
 from agentloop.errors import UsageError
+from agentloop.redaction.hints import Hints
 from agentloop.redaction.shapes import (
     BLOCKS,
     KNOWN_SHAPES,
@@ -184,6 +184,7 @@ class Secrets:
     _base64: tuple[str, ...] = field(init=False, repr=False, compare=False)
     _broken: tuple[str, ...] = field(init=False, repr=False, compare=False)
     _openers: tuple[tuple[str, int], ...] = field(init=False, repr=False, compare=False)
+    _hints: Hints = field(init=False, repr=False, compare=False)
     _mark: re.Pattern[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -197,6 +198,7 @@ class Secrets:
             "_base64": tuple(sorted({form for value in values for form in _base64_forms(value)})),
             "_broken": tuple(sorted(form for form in (*forms, *marks) if has_break(form))),
             "_openers": openers_of(shapes),
+            "_hints": Hints(shapes),
             "_mark": re.compile("|".join(map(re.escape, marks))),
         }
         for name, value in made.items():
@@ -260,11 +262,10 @@ class Secrets:
 
     def _hinted_in(self, views: Sequence[TextView]) -> list[Shape]:
         """The shapes of which a hint stands in one of the views, in their order."""
-        left = {id(shape): shape for shape in self.shapes}
+        found = dict[int, list[str]]()
         for view in views:
-            for shape, _ in list(_hinted(left.values(), view.text.lower())):
-                del left[id(shape)]
-        return [shape for shape in self.shapes if id(shape) not in left]
+            found |= self._hints.of(view.text.lower(), but=found)
+        return [self._hints.shapes[number] for number in sorted(found)]
 
     def _values_in(self, text: str, views: Sequence[TextView]) -> list[Span]:
         """The known values and the marks that stand in the text, in order and apart."""
@@ -305,7 +306,8 @@ class Secrets:
             for said in in_base64(view.unfolded, read):
                 lowered = said.text.lower()
                 lines = said.text.replace(NOTHING, "\n")
-                for shape, hints in _hinted(self.shapes, lowered):
+                for number, hints in self._hints.of(lowered).items():
+                    shape = self._hints.shapes[number]
                     if shape in OF_ONE_LINE:
                         spans += _spans(said, shape, _matches(shape, lines))
                         continue
@@ -417,33 +419,6 @@ def _searched(shape: Shape, text: str) -> Iterable[re.Match[str]]:
         starts = range(max(end, at.start() - most), at.start() - least + 1)
         found += islice(filter(None, (pattern.match(text, start) for start in starts)), 1)
     return found
-
-
-def _pairs(text: str, at: int = 0) -> frozenset[int]:
-    """Each two letters from this place on, as numbers.
-
-    A text has all those of what stands in it, from its first letter on or from its second.
-    """
-    data = text.encode("latin-1", "replace")[at:]
-    return frozenset(array("H", data[: len(data) // 2 * 2]))
-
-
-@lru_cache(maxsize=1_024)
-def _pairs_of(hint: str) -> tuple[frozenset[int], frozenset[int]]:
-    return _pairs(hint), _pairs(hint, 1)
-
-
-def _hinted(shapes: Iterable[Shape], lowered: str) -> Iterator[tuple[Shape, list[str]]]:
-    """The shapes of which hints stand in the text, and those; most are out by its pairs."""
-    pairs = _pairs(lowered)
-    for shape in shapes:
-        hints = []
-        for hint in shape.hints or ("",):
-            even, odd = _pairs_of(hint)
-            if (even <= pairs or odd <= pairs) and hint in lowered:
-                hints.append(hint)
-        if hints:
-            yield shape, hints
 
 
 def _checked_values(values: object) -> tuple[str, ...]:
