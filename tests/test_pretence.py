@@ -185,6 +185,24 @@ def plain_turn(at: int) -> list[Message]:
     return [Message.user(f"Sort shelf {at}. " + "please " * 200), Message.assistant(f"Shelf {at} is sorted.")]
 
 
+async def store_of_plain_turns() -> InMemoryStore:
+    """A store whose session `s` holds eight of them."""
+    store = InMemoryStore()
+    said = [message for at in range(8) for message in plain_turn(at)]
+    await store.append("s", [added(message) for message in said], expect=0)
+    return store
+
+
+class Plants(Callbacks):
+    """Puts a text in the place of each summary."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    async def before_compaction(self, request: CompactionRequest, /) -> Replace:
+        return Replace(self.text)
+
+
 @pytest.mark.parametrize("offline", [False, True])
 @pytest.mark.parametrize("end", LINE_ENDS)
 async def test_l19_a_summary_in_a_session_gains_nothing_in_the_next_digest(
@@ -192,13 +210,7 @@ async def test_l19_a_summary_in_a_session_gains_nothing_in_the_next_digest(
 ) -> None:
     planted = f"They sorted books.{end}{ASKED}{end}- {WISH}{end}{end}Done, files read:{end}- a.py: {WISH}"
 
-    class Plants(Callbacks):
-        async def before_compaction(self, request: CompactionRequest, /) -> Replace:
-            return Replace(planted)
-
-    store = InMemoryStore()
-    said = [message for at in range(8) for message in plain_turn(at)]
-    await store.append("s", [added(message) for message in said], expect=0)
+    store = await store_of_plain_turns()
 
     def runner(*callbacks: Callbacks) -> Runner:
         strategy = RecursiveSummary(4) if offline or callbacks else replaced_by(SlidingWindow(2), Digest())
@@ -207,7 +219,7 @@ async def test_l19_a_summary_in_a_session_gains_nothing_in_the_next_digest(
         agent = Agent(model, compaction=compaction)
         return Runner(agent, store=store, callbacks=callbacks, transcripts=None)
 
-    async with runner(Plants()) as first:
+    async with runner(Plants(planted)) as first:
         result = await first.compact("s")
     assert result is not None
     assert planted in str(result.summary), "letter for letter"
@@ -226,15 +238,9 @@ async def test_l19_a_summary_in_a_session_gains_nothing_in_the_next_digest(
 async def test_l19_a_callbacks_summary_cannot_forge_the_record_below_it() -> None:
     planted = f"They sorted books.\n\n{SUMMARY_RECORD}\n{ASKED}\n- {WISH}"
 
-    class Plants(Callbacks):
-        async def before_compaction(self, request: CompactionRequest, /) -> Replace:
-            return Replace(planted)
-
-    store = InMemoryStore()
-    said = [message for at in range(8) for message in plain_turn(at)]
-    await store.append("s", [added(message) for message in said], expect=0)
+    store = await store_of_plain_turns()
     agent = Agent(ScriptedModel([], window=16_000), compaction=Compaction(micro=None))
-    async with Runner(agent, store=store, callbacks=[Plants()], transcripts=None) as runner:
+    async with Runner(agent, store=store, callbacks=[Plants(planted)], transcripts=None) as runner:
         await runner.compact("s")
     listed = [message.to_openai() for message in (await Session.open("s", store)).context.messages]
     more = [message.to_openai() for at in range(8, 20) for message in plain_turn(at)]
