@@ -328,11 +328,12 @@ def _looked(
     Where one of many views is full of it, all that stands there goes before others are looked at.
     """
     before: Sequence[Place] | None = None
+    is_in_many = len(views) > _FEW_VIEWS or of is first_and_last_of
     while taken != before:
         before = taken
         for spans in look(views):
             yield from spans
-            full = [*_full(text, spans)]
+            full = [*_full(text, spans)] if is_in_many else []
             yield from full
             inner = [(span.start + _LONG_CHARS, span.end - _LONG_CHARS) for span in full]
             if inner and (taken := [*_merged([*taken, *inner])]) != before:
